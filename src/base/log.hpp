@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Lines for the journal, on stderr, with the level systemd reads ("<4>"). Called by programs and by
+// the thread that talks to libvirt; nothing else logs.
+
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace virtguard {
+
+/// syslog's numbers. error: we failed someone; warning: ignored, and says so; notice: the state
+/// changed; info: start and stop; debug: the rest.
+enum class Level { error = 3, warning = 4, notice = 5, info = 6, debug = 7 };
+
+/// One line; control characters in it are shown as \xNN.
+void log_line(Level level, std::string_view line);
+
+template <class... Args>
+void log(Level level, fmt::format_string<Args...> text, Args&&... args) {
+    log_line(level, fmt::format(text, std::forward<Args>(args)...));
+}
+
+} // namespace virtguard

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The only place where text becomes a number and a byte count becomes text. No locale.
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/error.hpp"
+
+namespace virtguard {
+
+/// Decimal digits only (no sign, no space), below 2^64; nothing for anything else.
+[[nodiscard]] std::optional<std::uint64_t> parse_unsigned(std::string_view text) noexcept;
+
+/// A whole number of bytes below 2^63 as operators and Kubernetes write it: "4GiB" = "4Gi",
+/// "4GB" = "4G" = 4·10⁹, "1.5Gi", "1e9", "512". A fraction of a byte rounds up, as Kubernetes does.
+[[nodiscard]] Result<std::int64_t> parse_size(std::string_view text);
+
+/// A whole number of things below 2^63 in Kubernetes' spelling of quantities: "48", "2k", "1e3".
+[[nodiscard]] Result<std::int64_t> parse_count(std::string_view text);
+
+/// A span of time: "2s", "500ms", "10min", "1h", "1d"; at most a year.
+[[nodiscard]] Result<std::chrono::milliseconds> parse_duration(std::string_view text);
+
+/// "2s", "500ms", "10min": what parse_duration() reads back as the same span.
+[[nodiscard]] std::string format_duration(std::chrono::milliseconds span);
+
+enum class Rounding { down, up };
+
+/// For people: "3 GiB", "1.5 GiB", "-512 MiB", "0"; at most two decimals, rounded as asked, so that
+/// "needs" (up) and "free" (down) never read as equal where they are not.
+[[nodiscard]] std::string format_bytes(std::int64_t bytes, Rounding rounding);
+
+/// For names and Kubernetes: the largest IEC unit that divides the count: "2Mi", "5Mi", "1536".
+[[nodiscard]] std::string format_iec(std::int64_t bytes);
+
+/// The text between quotation marks, with control characters and bytes above ASCII as \xNN and cut
+/// after 120 bytes: for showing foreign input in a message of one line.
+[[nodiscard]] std::string quote(std::string_view foreign);
+
+/// The same, without the quotation marks: for names in messages.
+[[nodiscard]] std::string printable(std::string_view foreign);
+
+} // namespace virtguard

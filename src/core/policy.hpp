@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The operator's policy as values; virtguard.toml(5) says what each key means. The initialisers
+// here are the defaults.
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/idset.hpp"
+#include "base/ratio.hpp"
+#include "core/resource.hpp"
+#include "core/topology.hpp"
+
+namespace virtguard::core {
+
+enum class Mode { off, observe, enforce };
+
+[[nodiscard]] std::string_view mode_name(Mode mode);
+
+/// How much more than its RAM a guest's QEMU needs; bytes. After oVirt's engine.
+struct Overhead {
+    std::int64_t base = std::int64_t{64} << 20;
+    std::int64_t per_vcpu = std::int64_t{8} << 20;
+    std::int64_t per_iothread = std::int64_t{8} << 20;
+    std::int64_t per_gib = std::int64_t{2} << 20; ///< per GiB of RAM on base pages: page tables
+    bool video = true;                            ///< add the video RAM
+    std::int64_t per_vfio = 0;
+    std::int64_t sev = 0;
+    std::int64_t tpm = 0;
+
+    friend bool operator==(const Overhead&, const Overhead&) = default;
+};
+
+struct MemoryPolicy {
+    bool count_current = false;                    ///< count = "current"
+    bool virtio_mem_requested = false;             ///< virtio-mem = "requested"
+    bool file_is_storage = false;                  ///< file = "storage"
+    bool charge_foreign = false;                   ///< foreign = "charge"
+    std::optional<IdSet> nodes;                    ///< where unbound guests may be
+    std::optional<Overhead> overhead = Overhead{}; ///< nothing: overhead = "none"
+
+    friend bool operator==(const MemoryPolicy&, const MemoryPolicy&) = default;
+};
+
+struct CpuPolicy {
+    bool count_cores = false;       ///< count = "cores"
+    bool pinning_exclusive = true;  ///< pinning = "exclusive"
+    bool vcpus_maximum = false;     ///< vcpus = "maximum"
+    std::optional<IdSet> dedicated; ///< PUs only for dedicated vCPUs
+    std::optional<IdSet> shared;    ///< PUs only for the others
+
+    friend bool operator==(const CpuPolicy&, const CpuPolicy&) = default;
+};
+
+struct HookPolicy {
+    std::chrono::milliseconds timeout{2000};
+    bool unavailable_denies = false; ///< unavailable = "deny"
+
+    friend bool operator==(const HookPolicy&, const HookPolicy&) = default;
+};
+
+struct ClaimPolicy {
+    std::chrono::milliseconds lease{std::chrono::minutes(10)};
+    std::chrono::milliseconds return_hold{1000}; ///< return
+
+    friend bool operator==(const ClaimPolicy&, const ClaimPolicy&) = default;
+};
+
+/// [reserve.node.N]
+struct NodeReserve {
+    std::optional<std::int64_t> memory;             ///< bytes
+    std::map<std::int64_t, std::int64_t> hugepages; ///< bytes by page size in bytes
+
+    friend bool operator==(const NodeReserve&, const NodeReserve&) = default;
+};
+
+struct ReservePolicy {
+    IdSet cpus;
+    std::optional<std::int64_t> memory; ///< bytes, the whole host
+    std::map<int, NodeReserve> nodes;   ///< by node id
+
+    friend bool operator==(const ReservePolicy&, const ReservePolicy&) = default;
+};
+
+/// [scheduler.accept.NAME]
+struct AcceptedScheduler {
+    std::string match; ///< a glob as in fnmatch(3); the table's name where the key is absent
+    std::optional<Mode> mode;
+
+    friend bool operator==(const AcceptedScheduler&, const AcceptedScheduler&) = default;
+};
+
+struct SchedulerPolicy {
+    std::string default_name = "default-scheduler";
+    bool accept_default = true;
+    bool accept_any = false;
+    std::map<std::string, AcceptedScheduler> accept; ///< by the table's name
+
+    friend bool operator==(const SchedulerPolicy&, const SchedulerPolicy&) = default;
+};
+
+struct Policy {
+    Mode mode = Mode::enforce;
+    std::map<Resource, Ratio> overcommit; ///< 1 where absent; never of hugepages
+    std::map<Resource, Mode> resource_mode;
+    MemoryPolicy memory;
+    CpuPolicy cpu;
+    HookPolicy hook;
+    ClaimPolicy claim;
+    ReservePolicy reserve;
+    SchedulerPolicy scheduler;
+    /// Where each key that a file sets was set: "memory.count" →
+    /// "/etc/virtguard/virtguard.toml:12".
+    std::map<std::string, std::string> origins;
+
+    [[nodiscard]] Ratio ratio_of(const Resource& resource) const;
+
+    friend bool operator==(const Policy&, const Policy&) = default;
+};
+
+/// What of the policy is impossible on this host, a line each ("reserve.memory: ..."), each led by
+/// the origin of its key where one is known. Empty when the policy can be applied.
+[[nodiscard]] std::vector<std::string> conflicts(const Policy& policy, const Topology& topology);
+
+} // namespace virtguard::core
