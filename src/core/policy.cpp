@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/policy.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <string_view>
+#include <utility>
+
+#include "base/checked.hpp"
+#include "base/text.hpp"
+
+namespace virtguard::core {
+
+namespace {
+
+/// Sums of bytes: of many nodes, each below 2^63.
+using Total = Int128;
+
+std::string up(Total bytes) {
+    return format_bytes(saturate(bytes), Rounding::up);
+}
+
+std::string down(Total bytes) {
+    return format_bytes(saturate(bytes), Rounding::down);
+}
+
+/// Of one node, or of the host: its memory without what its hugepage pools take.
+Total ordinary_memory(const Node& node) {
+    return std::accumulate(node.pools.begin(), node.pools.end(), static_cast<Total>(node.memory),
+                           [](Total rest, const PagePool& pool) {
+                               return rest - static_cast<Total>(pool.page_size) *
+                                                 static_cast<Total>(pool.pages);
+                           });
+}
+
+Total ordinary_memory(const Topology& topology) {
+    return std::accumulate(topology.nodes.begin(), topology.nodes.end(), Total{0},
+                           [](Total sum, const Node& node) { return sum + ordinary_memory(node); });
+}
+
+const Node* find_node(const Topology& topology, int id) {
+    const auto found = std::ranges::find(topology.nodes, id, &Node::id);
+    return found == topology.nodes.end() ? nullptr : &*found;
+}
+
+/// What is impossible, in the order it is found.
+class Findings {
+  public:
+    explicit Findings(const Policy& policy) : policy_(policy) {}
+
+    void add(std::string_view key, std::string_view text) {
+        const auto origin = policy_.origins.find(std::string(key));
+        lines_.push_back(origin == policy_.origins.end()
+                             ? fmt::format("{}: {}", key, text)
+                             : fmt::format("{}: {}: {}", origin->second, key, text));
+    }
+    [[nodiscard]] std::vector<std::string> take() && { return std::move(lines_); }
+
+  private:
+    const Policy& policy_;
+    std::vector<std::string> lines_;
+};
+
+void check_cpus(const Policy& policy, const Topology& topology, Findings& findings) {
+    const IdSet present = topology.online | topology.offline;
+    const auto check = [&](std::string_view key, const IdSet& cpus) {
+        if (const IdSet absent = cpus - present; !absent.empty())
+            findings.add(key, fmt::format("the host has no CPU {}", absent.text()));
+    };
+    check("reserve.cpus", policy.reserve.cpus);
+    check("cpu.dedicated", policy.cpu.dedicated.value_or(IdSet{}));
+    check("cpu.shared", policy.cpu.shared.value_or(IdSet{}));
+    if (!policy.reserve.cpus.empty() && topology.online.is_subset_of(policy.reserve.cpus))
+        findings.add("reserve.cpus", fmt::format("no CPU is left for guests: all that are online "
+                                                 "({}) are reserved",
+                                                 topology.online.text()));
+}
+
+void check_guest_nodes(const Policy& policy, const Topology& topology, Findings& findings) {
+    IdSet absent = policy.memory.nodes.value_or(IdSet{});
+    for (const Node& node : topology.nodes)
+        absent.erase(node.id);
+    if (!absent.empty())
+        findings.add("memory.nodes", fmt::format("the host has no node {}", absent.text()));
+}
+
+/// The named nodes take their part of reserve.memory; the others must have room for the rest.
+void check_host_memory(const Policy& policy, const Topology& topology, Findings& findings) {
+    if (!policy.reserve.memory)
+        return;
+    const Total reserved = *policy.reserve.memory;
+    const Total host = ordinary_memory(topology);
+    Total named = 0;
+    Total elsewhere = host;
+    for (const auto& [id, reserve] : policy.reserve.nodes) {
+        const Node* node = find_node(topology, id);
+        if (!reserve.memory || node == nullptr)
+            continue;
+        named += *reserve.memory;
+        elsewhere -= ordinary_memory(*node);
+    }
+    if (reserved > host)
+        findings.add("reserve.memory", fmt::format("{} is more than the host's {} of memory",
+                                                   up(reserved), down(host)));
+    else if (reserved < named)
+        findings.add("reserve.memory", fmt::format("{} is less than the {} of the nodes it names",
+                                                   down(reserved), up(named)));
+    else if (reserved - named > elsewhere)
+        findings.add("reserve.memory",
+                     fmt::format("{} is left for the nodes it does not name, which have {}",
+                                 up(reserved - named), down(elsewhere)));
+}
+
+void check_pool(const Node& node, std::int64_t page_size, std::int64_t reserved,
+                std::string_view key, Findings& findings) {
+    const auto pool = std::ranges::find(node.pools, page_size, &PagePool::page_size);
+    if (pool == node.pools.end()) {
+        findings.add(key, fmt::format("node {} has no pages of this size", node.id));
+        return;
+    }
+    const Total bytes = static_cast<Total>(pool->page_size) * static_cast<Total>(pool->pages);
+    if (reserved > bytes)
+        findings.add(key, fmt::format("{} is more than node {}'s pool of {}", up(reserved), node.id,
+                                      down(bytes)));
+}
+
+void check_node(int id, const NodeReserve& reserve, const Topology& topology, Findings& findings) {
+    const Node* node = find_node(topology, id);
+    const std::string prefix = fmt::format("reserve.node.{}.", id);
+    const std::string absent = fmt::format("the host has no node {}", id);
+    const std::string memory_key = prefix + "memory";
+    if (reserve.memory && node == nullptr)
+        findings.add(memory_key, absent);
+    else if (reserve.memory && *reserve.memory > ordinary_memory(*node))
+        findings.add(memory_key,
+                     fmt::format("{} is more than the {} of memory that node {} has",
+                                 up(*reserve.memory), down(ordinary_memory(*node)), id));
+    for (const auto& [page_size, bytes] : reserve.hugepages) {
+        const std::string key = fmt::format("{}hugepages.{}", prefix, format_iec(page_size));
+        if (node == nullptr)
+            findings.add(key, absent);
+        else
+            check_pool(*node, page_size, bytes, key, findings);
+    }
+}
+
+} // namespace
+
+std::string_view mode_name(Mode mode) {
+    switch (mode) {
+    case Mode::off:
+        return "off";
+    case Mode::observe:
+        return "observe";
+    case Mode::enforce:
+        return "enforce";
+    }
+    std::unreachable();
+}
+
+Ratio Policy::ratio_of(const Resource& resource) const {
+    const auto found = overcommit.find(resource);
+    return found == overcommit.end() ? Ratio{} : found->second;
+}
+
+std::vector<std::string> conflicts(const Policy& policy, const Topology& topology) {
+    Findings findings(policy);
+    check_guest_nodes(policy, topology, findings);
+    check_cpus(policy, topology, findings);
+    check_host_memory(policy, topology, findings);
+    for (const auto& [id, reserve] : policy.reserve.nodes)
+        check_node(id, reserve, topology, findings);
+    return std::move(findings).take();
+}
+
+} // namespace virtguard::core
