@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A point in time, counted from the boot of this host (CLOCK_BOOTTIME: goes on in suspend, never
+// jumps, and is the same in every process). Only loop reads the clock: loop::now().
+
+#include <chrono>
+
+namespace virtguard {
+
+/// Names the clock without a way to ask it, so that the layers below loop cannot.
+struct BootClock {
+    using duration = std::chrono::nanoseconds;
+};
+
+using Instant = std::chrono::time_point<BootClock>;
+
+} // namespace virtguard
