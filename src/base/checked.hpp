@@ -43,6 +43,21 @@ template <std::integral T>
     return a % b < 0 ? quotient - 1 : quotient;
 }
 
+/// a × b ÷ c towards minus infinity without an intermediate overflow; 0 <= b, 0 < c < 2^126, and
+/// the result fits.
+[[nodiscard]] constexpr Int128 multiply_divide(Int128 a, Int128 b, Int128 c) noexcept {
+    const Int128 whole = floor_divide(a, c);
+    const Int128 part = a - whole * c; // in [0, c)
+    Int128 result = 0;
+    Int128 rest = 0;
+    for (int bit = 126; bit >= 0; --bit) { // b's binary digits, highest first
+        rest = rest * 2 + (((b >> bit) & 1) != 0 ? part : 0);
+        result = result * 2 + rest / c;
+        rest %= c;
+    }
+    return whole * b + result;
+}
+
 /// The nearest int64: for sums that are shown, where the exact value cannot occur on a real host.
 [[nodiscard]] constexpr std::int64_t saturate(Int128 value) noexcept {
     constexpr std::int64_t low = std::numeric_limits<std::int64_t>::min();

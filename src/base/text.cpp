@@ -6,6 +6,8 @@
 #include <charconv>
 #include <limits>
 
+#include <fnmatch.h>
+
 #include "base/checked.hpp"
 
 namespace virtguard {
@@ -187,6 +189,10 @@ std::string format_iec(std::int64_t bytes) {
     return fmt::format("{}{}", bytes, iec_suffixes[unit]);
 }
 
+bool glob_matches(const std::string& pattern, const std::string& name) {
+    return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
+
 std::string printable(std::string_view foreign) {
     constexpr std::size_t max_shown = 120;
     std::string result;
@@ -199,6 +205,18 @@ std::string printable(std::string_view foreign) {
     }
     if (foreign.size() > max_shown)
         result += "...";
+    return result;
+}
+
+std::string one_line(std::string_view text) {
+    std::string result;
+    for (const char c : text) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (byte < 0x20 || byte == 0x7f)
+            result += fmt::format("\\x{:02x}", byte);
+        else
+            result += c;
+    }
     return result;
 }
 

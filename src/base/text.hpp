@@ -37,11 +37,17 @@ enum class Rounding { down, up };
 /// For names and Kubernetes: the largest IEC unit that divides the count: "2Mi", "5Mi", "1536".
 [[nodiscard]] std::string format_iec(std::int64_t bytes);
 
+/// Whether a name matches a glob as fnmatch(3) knows it: "cortex*", "?", "[a-z]".
+[[nodiscard]] bool glob_matches(const std::string& pattern, const std::string& name);
+
 /// The text between quotation marks, with control characters and bytes above ASCII as \xNN and cut
 /// after 120 bytes: for showing foreign input in a message of one line.
 [[nodiscard]] std::string quote(std::string_view foreign);
 
 /// The same, without the quotation marks: for names in messages.
 [[nodiscard]] std::string printable(std::string_view foreign);
+
+/// All of it on one line: control characters as \xNN, bytes above ASCII kept, nothing cut.
+[[nodiscard]] std::string one_line(std::string_view text);
 
 } // namespace virtguard

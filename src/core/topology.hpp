@@ -41,6 +41,9 @@ struct Topology {
     std::int64_t base_page = 4096; ///< bytes
     std::optional<std::int64_t> default_hugepage; ///< bytes; what <hugepages/> alone means
 
+    /// The folder where libvirt puts guest RAM that is backed by files is a tmpfs.
+    bool file_backing_is_ram = false;
+
     friend bool operator==(const Topology&, const Topology&) = default;
 };
 

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/decision.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.hpp"
+
+namespace virtguard::core {
+
+std::string_view code_name(Code code) {
+    switch (code) {
+    case Code::invalid_domain:
+        return "invalid-domain";
+    case Code::foreign_scheduler:
+        return "foreign-scheduler";
+    case Code::no_such_node:
+        return "no-such-node";
+    case Code::no_such_page_size:
+        return "no-such-page-size";
+    case Code::cpu_not_available:
+        return "cpu-not-available";
+    case Code::larger_than_host:
+        return "larger-than-host";
+    case Code::insufficient_capacity:
+        return "insufficient-capacity";
+    case Code::insufficient_node_capacity:
+        return "insufficient-node-capacity";
+    case Code::not_ready:
+        return "not-ready";
+    }
+    std::unreachable();
+}
+
+bool Decision::admitted() const {
+    return std::ranges::none_of(reasons,
+                                [](const Reason& reason) { return reason.mode == Mode::enforce; });
+}
+
+std::string refusal_line(std::string_view domain_name, const Decision& decision) {
+    constexpr std::size_t max_length = 2000;
+    std::string line = fmt::format("virtguard: refused {}: ", printable(domain_name));
+    bool first = true;
+    for (const Reason& reason : decision.reasons) {
+        if (reason.mode != Mode::enforce)
+            continue;
+        line += fmt::format("{}{}", first ? "" : "; ", one_line(reason.text));
+        first = false;
+    }
+    if (line.size() > max_length) {
+        line.resize(max_length - 3);
+        line += "...";
+    }
+    return line;
+}
+
+} // namespace virtguard::core

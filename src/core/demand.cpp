@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/demand.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/checked.hpp"
+#include "base/text.hpp"
+#include "core/wording.hpp"
+
+namespace virtguard::core {
+
+namespace {
+
+constexpr std::int64_t gibibyte = std::int64_t{1} << 30;
+
+/// Builds the demand of one domain.
+class Builder {
+  public:
+    Builder(const Domain& domain, const Host& host, const Policy& policy)
+        : domain_(domain), host_(host), policy_(policy) {}
+
+    Demand build() && {
+        for (const VcpuGroup& group : domain_.vcpus)
+            add_vcpus(group);
+        for (const MemoryPart& part : domain_.memory)
+            add_memory(part);
+        add_overhead();
+        merge_pieces(demand_.pieces);
+        std::ranges::stable_sort(demand_.impossible, {}, &Reason::code);
+        return std::move(demand_);
+    }
+
+  private:
+    void add_vcpus(const VcpuGroup& group);
+    void add_dedicated(int pu, std::int64_t count);
+    void note_unusable(const IdSet& wanted, const IdSet& usable);
+    void add_memory(const MemoryPart& part);
+    void add_overhead();
+    std::int64_t counted_size(const MemoryPart& part, bool pageable) const;
+    IdSet nodes_for(const MemoryPart& part, const Resource& resource, std::int64_t amount);
+    std::optional<Resource> resource_of(const MemoryPart& part, std::int64_t amount);
+    bool is_whole() const {
+        return domain_.locked || domain_.preallocated || domain_.confidential ||
+               domain_.vfio_devices > 0;
+    }
+    std::int64_t vcpus_of(const VcpuGroup& group) const {
+        return policy_.cpu.vcpus_maximum ? group.maximum : group.current;
+    }
+    void add(Piece piece) {
+        if (piece.amount > 0)
+            demand_.pieces.push_back(std::move(piece));
+    }
+    void impossible(Reason reason) { demand_.impossible.push_back(std::move(reason)); }
+
+    const Domain& domain_;
+    const Host& host_;
+    const Policy& policy_;
+    Demand demand_;
+    IdSet overhead_nodes_;
+    std::int64_t base_page_ram_ = 0;
+    std::int64_t vcpus_ = 0;
+};
+
+void Builder::add_vcpus(const VcpuGroup& group) {
+    const std::int64_t count = vcpus_of(group);
+    if (count == 0)
+        return;
+    vcpus_ += count;
+    if (policy_.cpu.pinning_exclusive && group.cpus && group.cpus->count() == 1)
+        return add_dedicated(group.cpus->first(), count);
+    const IdSet places = group.cpus ? host_.cpus_of(*group.cpus) & host_.shared_cpus
+                                    : host_.pool(Resource::cpu())->unbound;
+    if (places.empty())
+        impossible(cpu_not_available(host_, group.cpus, count, /*dedicated=*/false));
+    else if (group.cpus)
+        note_unusable(*group.cpus, host_.shared_cpus);
+    add({Resource::cpu(), places, /*whole=*/false, count});
+}
+
+/// A dedicated CPU costs one however many of its guest's vCPUs sit there: merge() must not add up,
+/// so a second one on the same CPU (cores: two of its threads) is left out.
+void Builder::add_dedicated(int pu, std::int64_t count) {
+    const IdSet places = host_.cpus_of(IdSet{pu}) & host_.dedicated_cpus;
+    if (places.empty()) {
+        impossible(cpu_not_available(host_, IdSet{pu}, count, /*dedicated=*/true));
+        return add({Resource::cpu(), {}, /*whole=*/false, count});
+    }
+    const bool counted = std::ranges::any_of(demand_.pieces, [&](const Piece& piece) {
+        return piece.whole && piece.places == places && piece.resource == Resource::cpu();
+    });
+    if (!counted)
+        add({Resource::cpu(), places, /*whole=*/true, 1});
+}
+
+void Builder::note_unusable(const IdSet& wanted, const IdSet& usable) {
+    IdSet unusable;
+    for (int pu = wanted.first(); pu >= 0; pu = wanted.next(pu))
+        if (!usable.intersects(host_.cpus_of(IdSet{pu})))
+            unusable.insert(pu);
+    if (!unusable.empty())
+        demand_.notes.push_back(fmt::format("of its PUs {} guests may not use {}", wanted.text(),
+                                            unusable_pus(host_, unusable)));
+}
+
+/// <currentMemory> is shared out over the parts in proportion to their sizes.
+std::int64_t Builder::counted_size(const MemoryPart& part, bool pageable) const {
+    std::int64_t size = part.size;
+    if (part.kind == MemoryPart::Kind::virtio_mem && policy_.memory.virtio_mem_requested)
+        size = part.requested;
+    if (!policy_.memory.count_current || !pageable)
+        return size;
+    std::int64_t sum = 0;
+    for (const MemoryPart& each : domain_.memory)
+        sum += each.size;
+    if (sum == 0 || domain_.current_memory >= sum)
+        return size;
+    return saturate(-multiply_divide(-static_cast<Int128>(size), domain_.current_memory, sum));
+}
+
+/// Memory or the hugepages of its size; nothing where the host has no such pages.
+std::optional<Resource> Builder::resource_of(const MemoryPart& part, std::int64_t amount) {
+    if (std::holds_alternative<BasePages>(part.pages))
+        return Resource::memory();
+    std::optional<std::int64_t> size = host_.default_hugepage;
+    if (const auto* pages = std::get_if<PagesOf>(&part.pages))
+        size = pages->size;
+    if (size == host_.base_page)
+        return Resource::memory();
+    if (size && host_.pool(Resource::hugepages(*size)) != nullptr)
+        return Resource::hugepages(*size);
+    impossible(no_such_page_size(size, amount));
+    return size ? std::optional(Resource::hugepages(*size)) : std::nullopt;
+}
+
+IdSet Builder::nodes_for(const MemoryPart& part, const Resource& resource, std::int64_t amount) {
+    const Pool* pool = host_.pool(resource);
+    if (!part.bound_to) {
+        overhead_nodes_ |= host_.pool(Resource::memory())->unbound;
+        return pool == nullptr ? IdSet{} : pool->unbound;
+    }
+    const IdSet nodes = host_.pool(Resource::memory())->all();
+    if (const IdSet absent = *part.bound_to - nodes; !absent.empty())
+        impossible(no_such_node(resource, absent, amount));
+    overhead_nodes_ |= *part.bound_to & nodes;
+    return pool == nullptr ? IdSet{} : *part.bound_to & nodes;
+}
+
+void Builder::add_memory(const MemoryPart& part) {
+    const std::optional<Resource> resource = resource_of(part, part.size);
+    if (!resource)
+        return;
+    const bool is_base = *resource == Resource::memory();
+    if (is_base && domain_.file_backed && policy_.memory.file_is_storage &&
+        !host_.file_backing_is_ram)
+        return;
+    const bool whole = !is_base || is_whole();
+    std::int64_t amount = counted_size(part, !whole);
+    if (is_base)
+        base_page_ram_ += amount;
+    else
+        amount = checked_round_up(amount, resource->page_size).value_or(amount);
+    add({*resource, nodes_for(part, *resource, amount), whole, amount});
+}
+
+void Builder::add_overhead() {
+    if (!policy_.memory.overhead)
+        return;
+    const Overhead& formula = *policy_.memory.overhead;
+    const auto times = [](std::int64_t a, std::int64_t b) { return static_cast<Int128>(a) * b; };
+    Int128 sum = formula.base + times(formula.per_vcpu, vcpus_) +
+                 times(formula.per_iothread, domain_.iothreads) +
+                 times(formula.per_vfio, domain_.vfio_devices);
+    sum += -floor_divide(-times(formula.per_gib, base_page_ram_), gibibyte);
+    sum += (formula.video ? domain_.video_ram : 0) + (domain_.confidential ? formula.sev : 0) +
+           (domain_.tpm ? formula.tpm : 0);
+    demand_.overhead = saturate(std::min<Int128>(sum, max_domain_bytes));
+    if (overhead_nodes_.empty())
+        overhead_nodes_ = host_.pool(Resource::memory())->unbound;
+    add({Resource::memory(), overhead_nodes_, domain_.locked, demand_.overhead});
+}
+
+} // namespace
+
+Quantities Demand::total() const {
+    Quantities result;
+    for (const Piece& piece : pieces)
+        result[piece.resource] =
+            saturate(static_cast<Int128>(result[piece.resource]) + piece.amount);
+    return result;
+}
+
+Demand make_demand(const Domain& domain, const Host& host, const Policy& policy) {
+    return Builder(domain, host, policy).build();
+}
+
+Demand make_held_demand(const Domain& domain, const Host& host, const Policy& policy) {
+    Demand demand = make_demand(domain, host, policy);
+    for (Piece& piece : demand.pieces)
+        if (const Pool* pool = host.pool(piece.resource); piece.places.empty() && pool != nullptr)
+            piece.places = pool->unbound.empty() ? pool->all() : pool->unbound;
+    merge_pieces(demand.pieces);
+    return demand;
+}
+
+void merge_pieces(std::vector<Piece>& pieces) {
+    const auto key = [](const Piece& piece) {
+        return std::tie(piece.resource, piece.places, piece.whole);
+    };
+    std::ranges::sort(pieces, [&](const Piece& a, const Piece& b) { return key(a) < key(b); });
+    std::size_t kept = 0;
+    for (std::size_t i = 1; i < pieces.size(); ++i) {
+        if (key(pieces[kept]) == key(pieces[i]))
+            pieces[kept].amount =
+                saturate(static_cast<Int128>(pieces[kept].amount) + pieces[i].amount);
+        else if (++kept != i)
+            pieces[kept] = std::move(pieces[i]);
+    }
+    pieces.resize(std::min(pieces.size(), kept + 1));
+}
+
+} // namespace virtguard::core

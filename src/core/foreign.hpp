@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Hugepages that something other than a libvirt guest holds.
+//
+// The kernel says how many pages of a node are in use, not by whom. A running guest has touched all
+// of its hugepages (QEMU preallocates them); a start in flight has touched any part of them. So
+// what is foreign lies between two bounds: at least what is in use beyond all claims, at most what
+// is in use beyond running guests. Between them the last estimate is kept: it was made before the
+// claim, and so a start in flight is counted neither twice nor in place of what was foreign before
+// it.
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "core/host.hpp"
+#include "core/ledger.hpp"
+
+namespace virtguard::core {
+
+/// Hugepages of one size on one node by the kernel's counters.
+struct PageUse {
+    /// The node of pages that are reserved by a mapping but not yet touched: they lie nowhere yet.
+    static constexpr int no_node = -1;
+
+    int node = no_node;
+    std::int64_t page_size = 0; ///< bytes
+    std::int64_t bytes = 0;     ///< in use
+};
+
+class ForeignPages {
+  public:
+    /// What is foreign now, per node and, where no node can be told, on any of the pool's nodes.
+    /// The part of it that the policy reserves for the host is left out.
+    [[nodiscard]] std::vector<Piece> update(const Host& host, const Holdings& held,
+                                            const std::vector<PageUse>& use);
+
+  private:
+    /// Keeps an estimate within bounds.
+    std::int64_t settle(const Resource& resource, int node, std::int64_t least, std::int64_t most);
+
+    std::map<std::pair<Resource, int>, std::int64_t> estimates_; ///< bytes; no_node: the host
+};
+
+} // namespace virtguard::core

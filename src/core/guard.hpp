@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// All state of the daemon, and the only thing that changes it. No I/O, no clock: what happened and
+// when come as arguments, so that the same events always give the same answers.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/instant.hpp"
+#include "base/uuid.hpp"
+#include "core/decision.hpp"
+#include "core/domain.hpp"
+#include "core/foreign.hpp"
+#include "core/host.hpp"
+#include "core/ledger.hpp"
+#include "core/policy.hpp"
+#include "core/report.hpp"
+#include "core/topology.hpp"
+
+namespace virtguard::core {
+
+/// What libvirt was seen to run. A domain whose XML could not be read is named, so that it is not
+/// taken for gone.
+struct Look {
+    Instant began;        ///< before the first question was put to libvirt
+    bool complete = true; ///< every active domain is in one of the two lists
+    std::vector<Domain> active;
+    std::vector<std::string> unreadable; ///< identities of active domains that could not be read
+};
+
+/// What a start was answered, and what it asked for.
+struct Answer {
+    Decision decision;
+    Demand demand;
+    std::string scheduler;
+};
+
+class Guard {
+  public:
+    Guard(Topology topology, Policy policy);
+
+    [[nodiscard]] const Topology& topology() const { return topology_; }
+    [[nodiscard]] const Policy& policy() const { return policy_; }
+    [[nodiscard]] const Host& host() const { return host_; }
+    [[nodiscard]] const Ledger& ledger() const { return ledger_; }
+    [[nodiscard]] Report report() const { return make_report(host_, ledger_.holdings()); }
+
+    /// What a start would be answered now. Changes nothing.
+    [[nodiscard]] Answer check(const Domain& domain) const;
+
+    /// Decides a start and, when it is admitted, holds its place: one step, so that of starts that
+    /// race for one place exactly one gets it. `when` is the exec of the hook that asks. A second
+    /// start of the same identity replaces the first's claim, or, refused, leaves it.
+    Answer admit(const Domain& domain, Instant when);
+
+    /// A guest runs: its start succeeded, or libvirt found it running. Never refused.
+    void running(const Domain& domain, Instant when);
+
+    /// A guest, or the claim of a start, is gone. Ignored when older than what is known of it.
+    void released(const std::string& identity, Instant when);
+
+    /// Brings the ledger in line with what libvirt runs, as far as the look is not older than what
+    /// is known. Ends claims whose lease ran out.
+    void reconcile(const Look& look);
+
+    /// One domain looked at: running as given, or (nothing) not active.
+    void reconcile(const std::string& identity, const std::optional<Domain>& active, Instant began);
+
+    void apply(Policy policy);
+    void apply(Topology topology);
+
+    /// The kernel's counters of hugepages. What the ledger does not explain of them is foreign.
+    void set_page_use(std::vector<PageUse> use);
+
+    /// simulate's reserve: space for a guest to come, however little is free.
+    void reserve(const std::string& name, Reservation reservation);
+
+    /// simulate's start: decided like any, and when admitted running at once.
+    Answer start_at_once(const Domain& domain);
+
+  private:
+    void recompute();
+    void account_foreign();
+    bool is_older(const std::string& identity, Instant when) const;
+    void record(const Domain& domain, GuestState state, Instant when);
+
+    Topology topology_;
+    Policy policy_;
+    Host host_;
+    Ledger ledger_;
+    ForeignPages foreign_pages_;
+    std::vector<PageUse> page_use_;
+};
+
+} // namespace virtguard::core

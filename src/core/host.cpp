@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/host.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/checked.hpp"
+
+namespace virtguard::core {
+
+namespace {
+
+/// nova's default (reserved_host_memory_mb), used when the policy names no reserve of memory.
+constexpr std::int64_t default_memory_reserve = std::int64_t{512} << 20;
+
+/// Memory of a GPU is a NUMA node on some hosts, but none a guest's RAM should lie in.
+constexpr std::string_view gpu_memory = "GPUMemory";
+
+std::int64_t pooled_bytes(const Node& node) {
+    Int128 sum = 0;
+    for (const PagePool& pool : node.pools)
+        sum += static_cast<Int128>(pool.page_size) * pool.pages;
+    return saturate(sum);
+}
+
+/// Cuts a wanted reserve to what the place has.
+void reserve(Place& place, std::int64_t wanted) {
+    place.reserved = std::clamp<std::int64_t>(wanted, 0, place.capacity);
+}
+
+/// Spreads an amount over nodes in proportion to their memory, the remainder on the lowest.
+void spread_reserve(Pool& memory, const IdSet& nodes, std::int64_t amount) {
+    Int128 total = 0;
+    for (int id = nodes.first(); id >= 0; id = nodes.next(id))
+        total += memory.places[id].capacity;
+    if (total == 0)
+        return;
+    const std::int64_t spread =
+        saturate(std::min<Int128>(std::max<std::int64_t>(amount, 0), total));
+    std::int64_t rest = spread;
+    for (int id = nodes.first(); id >= 0; id = nodes.next(id)) {
+        Place& place = memory.places[id];
+        reserve(place, saturate(multiply_divide(spread, place.capacity, total)));
+        rest -= place.reserved;
+    }
+    for (int id = nodes.first(); id >= 0 && rest > 0; id = nodes.next(id)) {
+        Place& place = memory.places[id];
+        const std::int64_t more = std::min(rest, place.allocatable());
+        place.reserved += more;
+        rest -= more;
+    }
+}
+
+void reserve_memory(Pool& memory, const ReservePolicy& policy) {
+    IdSet unnamed;
+    bool any_named = false;
+    std::int64_t named_sum = 0;
+    for (auto& [id, place] : memory.places) {
+        const auto node = policy.nodes.find(id);
+        if (node == policy.nodes.end() || !node->second.memory) {
+            if (place.capacity > 0)
+                unnamed.insert(id);
+            continue;
+        }
+        reserve(place, *node->second.memory);
+        any_named = true;
+        named_sum = checked_add(named_sum, *node->second.memory).value_or(INT64_MAX);
+    }
+    if (policy.memory)
+        spread_reserve(memory, unnamed, *policy.memory - std::min(named_sum, *policy.memory));
+    else if (!any_named)
+        spread_reserve(memory, unnamed, default_memory_reserve);
+}
+
+IdSet unbound_nodes(const Pool& pool, const Policy& policy) {
+    IdSet with_memory;
+    for (const auto& [id, place] : pool.places)
+        if (place.capacity > 0)
+            with_memory.insert(id);
+    if (policy.memory.nodes)
+        with_memory &= *policy.memory.nodes;
+    return with_memory.empty() ? pool.all() : with_memory;
+}
+
+Pool memory_pool(const Topology& topology, const Policy& policy) {
+    Pool pool;
+    pool.ratio = policy.ratio_of(Resource::memory());
+    for (const Node& node : topology.nodes) {
+        const bool usable = node.kind != gpu_memory;
+        const std::int64_t ordinary = usable ? node.memory - pooled_bytes(node) : 0;
+        pool.places[node.id].capacity = std::max<std::int64_t>(ordinary, 0);
+    }
+    reserve_memory(pool, policy.reserve);
+    pool.unbound = unbound_nodes(pool, policy);
+    return pool;
+}
+
+void add_hugepage_pools(Host& host, const Topology& topology, const Policy& policy) {
+    for (const Node& node : topology.nodes) {
+        for (const PagePool& pages : node.pools) {
+            Place& place = host.pools[Resource::hugepages(pages.page_size)].places[node.id];
+            const auto bytes = checked_multiply(pages.page_size, pages.pages);
+            place.capacity = bytes.value_or(INT64_MAX / pages.page_size * pages.page_size);
+            const auto reserves = policy.reserve.nodes.find(node.id);
+            if (reserves == policy.reserve.nodes.end())
+                continue;
+            const auto wanted = reserves->second.hugepages.find(pages.page_size);
+            if (wanted != reserves->second.hugepages.end())
+                reserve(place,
+                        checked_round_up(wanted->second, pages.page_size).value_or(place.capacity));
+        }
+    }
+    for (auto& [resource, pool] : host.pools)
+        if (resource.kind == Resource::Kind::hugepages) {
+            pool.unbound = policy.memory.nodes ? pool.all() & *policy.memory.nodes : pool.all();
+            if (pool.unbound.empty())
+                pool.unbound = pool.all();
+        }
+}
+
+/// One group of PUs per CPU.
+std::vector<IdSet> cpus_of_topology(const Topology& topology, const Policy& policy) {
+    if (policy.cpu.count_cores)
+        return topology.cores;
+    std::vector<IdSet> single;
+    for (const int pu : topology.online.ids())
+        single.push_back(IdSet{pu});
+    return single;
+}
+
+/// The PUs each kind of vCPU may have. With only one of the two sets given, the other is the rest;
+/// what is in neither is for no guest.
+void split_pus(Host& host, const CpuPolicy& policy, const IdSet& usable) {
+    IdSet dedicated = usable;
+    IdSet shared = usable;
+    host.cpus_are_split = policy.dedicated || policy.shared;
+    if (host.cpus_are_split) {
+        dedicated = policy.dedicated ? usable & *policy.dedicated : usable - *policy.shared;
+        shared = policy.shared ? usable & *policy.shared : usable - *policy.dedicated;
+    }
+    host.dedicated_cpus = host.cpus_of(dedicated);
+    host.shared_cpus = host.cpus_of(shared);
+    if (host.cpus_are_split)
+        host.shared_cpus -= host.dedicated_cpus; // a core cut in two by the policy is dedicated
+}
+
+void add_cpus(Host& host, const Topology& topology, const Policy& policy) {
+    host.reserved_pus = policy.reserve.cpus;
+    host.outside_slice = topology.online - topology.allowed;
+    Pool& pool = host.pools[Resource::cpu()];
+    pool.ratio = policy.ratio_of(Resource::cpu());
+    for (const IdSet& pus : cpus_of_topology(topology, policy)) {
+        const int cpu = (pus & topology.online).first();
+        if (cpu < 0)
+            continue;
+        pool.places[cpu].capacity = 1;
+        for (const int pu : (pus & topology.online).ids())
+            host.cpu_of_pu[pu] = cpu;
+    }
+    // A core of which the host keeps one thread is no whole core any more: none of its threads
+    // count.
+    const IdSet held_back = host.cpus_of(policy.reserve.cpus);
+    IdSet usable_pus;
+    for (const int pu : topology.allowed.ids())
+        if (host.cpu_of_pu.contains(pu) && !held_back.contains(host.cpu_of_pu[pu]))
+            usable_pus.insert(pu);
+    split_pus(host, policy.cpu, usable_pus);
+    const IdSet usable = host.dedicated_cpus | host.shared_cpus;
+    for (auto& [cpu, place] : pool.places)
+        place.reserved = usable.contains(cpu) ? 0 : 1;
+    pool.unbound = host.shared_cpus - host.cpus_of(topology.isolated);
+}
+
+} // namespace
+
+IdSet Pool::all() const {
+    IdSet result;
+    for (const auto& [id, place] : places)
+        result.insert(id);
+    return result;
+}
+
+const Pool* Host::pool(const Resource& resource) const {
+    const auto found = pools.find(resource);
+    return found == pools.end() ? nullptr : &found->second;
+}
+
+IdSet Host::cpus_of(const IdSet& pus) const {
+    IdSet result;
+    for (int pu = pus.first(); pu >= 0; pu = pus.next(pu)) {
+        const auto cpu = cpu_of_pu.find(pu);
+        if (cpu != cpu_of_pu.end())
+            result.insert(cpu->second);
+    }
+    return result;
+}
+
+IdSet Host::nodes_of(const Resource& resource, const IdSet& places) const {
+    if (resource.kind != Resource::Kind::cpu)
+        return places;
+    IdSet result;
+    IdSet rest = places;
+    for (const auto& [node, cpus] : node_cpus) {
+        if (cpus.intersects(rest))
+            result.insert(node);
+        rest -= cpus;
+    }
+    return result;
+}
+
+IdSet Host::places_of(const Resource& resource, int node) const {
+    if (resource.kind != Resource::Kind::cpu)
+        return IdSet{node};
+    const auto cpus = node_cpus.find(node);
+    return cpus == node_cpus.end() ? IdSet{} : cpus->second;
+}
+
+Host make_host(const Topology& topology, const Policy& policy) {
+    Host host;
+    host.base_page = topology.base_page;
+    host.default_hugepage = topology.default_hugepage;
+    host.file_backing_is_ram = topology.file_backing_is_ram;
+    host.online = topology.online;
+    host.offline = topology.offline;
+    add_cpus(host, topology, policy);
+    for (const Node& node : topology.nodes)
+        host.node_cpus[node.id] = host.cpus_of(node.pus);
+    host.pools[Resource::memory()] = memory_pool(topology, policy);
+    add_hugepage_pools(host, topology, policy);
+    return host;
+}
+
+} // namespace virtguard::core

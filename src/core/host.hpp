@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The topology with the policy applied: the places guests may lie on, and how much each holds.
+//
+// A pool is what one resource has: its places are NUMA nodes (memory, each hugepage size) or CPUs
+// (cpu). A CPU is a PU or, with cpu.count = "cores", a whole core; it goes by the number of its
+// lowest online PU. A place's amount is in bytes, or 1 for a CPU.
+
+#include <cstdint>
+#include <map>
+
+#include "base/idset.hpp"
+#include "core/policy.hpp"
+#include "core/resource.hpp"
+#include "core/topology.hpp"
+
+namespace virtguard::core {
+
+struct Place {
+    std::int64_t capacity = 0; ///< what the hardware and kernel have there
+    std::int64_t reserved = 0; ///< held back from guests, at most the capacity
+
+    [[nodiscard]] std::int64_t allocatable() const { return capacity - reserved; }
+
+    friend bool operator==(const Place&, const Place&) = default;
+};
+
+struct Pool {
+    std::map<int, Place> places; ///< by node id or CPU
+    IdSet unbound; ///< the places of a demand that names none; never empty with places
+    Ratio ratio;
+
+    [[nodiscard]] IdSet all() const;
+
+    friend bool operator==(const Pool&, const Pool&) = default;
+};
+
+/// Built once for a topology and a policy; a value.
+struct Host {
+    std::map<Resource, Pool> pools;
+    std::map<int, IdSet> node_cpus; ///< the CPUs local to each node, by node id
+    std::map<int, int> cpu_of_pu;   ///< by online PU
+    IdSet dedicated_cpus;           ///< CPUs that dedicated vCPUs may have
+    IdSet shared_cpus;              ///< CPUs that all other vCPUs may have
+    bool cpus_are_split = false;    ///< cpu.dedicated or cpu.shared is set: the two are disjoint
+    std::int64_t base_page = 4096;
+    std::optional<std::int64_t> default_hugepage;
+    bool file_backing_is_ram = false;
+    /// For messages: why a PU is none that guests may use.
+    IdSet online;
+    IdSet offline;
+    IdSet reserved_pus;
+    IdSet outside_slice;
+
+    [[nodiscard]] const Pool* pool(const Resource& resource) const;
+    /// The CPUs that PUs belong to; PUs that are not online belong to none.
+    [[nodiscard]] IdSet cpus_of(const IdSet& pus) const;
+    /// Each place's own node: of CPUs the lowest node they are local to (HBM nodes share the CPUs
+    /// of the DRAM beside them).
+    [[nodiscard]] IdSet nodes_of(const Resource& resource, const IdSet& places) const;
+    /// A node's places in a pool: itself, or the CPUs local to it.
+    [[nodiscard]] IdSet places_of(const Resource& resource, int node) const;
+};
+
+/// Applies a policy to a topology; whatever of the policy is impossible there is cut to what there
+/// is (conflicts() tells the operator).
+[[nodiscard]] Host make_host(const Topology& topology, const Policy& policy);
+
+} // namespace virtguard::core

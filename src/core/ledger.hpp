@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Who holds what.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/instant.hpp"
+#include "core/demand.hpp"
+#include "core/domain.hpp"
+#include "core/resource.hpp"
+
+namespace virtguard::core {
+
+/// What pieces of equal places and wholeness hold together, by what they are held for.
+struct Share {
+    std::int64_t allocated = 0; ///< running guests
+    std::int64_t pending = 0;   ///< starts in flight
+    std::int64_t booked = 0;    ///< reservations, as far as no guest has taken them
+    std::int64_t foreign = 0;   ///< what is no libvirt guest
+
+    [[nodiscard]] std::int64_t sum() const { return allocated + pending + booked + foreign; }
+
+    friend bool operator==(const Share&, const Share&) = default;
+};
+
+struct PieceClass {
+    IdSet places;
+    bool whole = false;
+
+    friend bool operator==(const PieceClass&, const PieceClass&) = default;
+    friend auto operator<=>(const PieceClass&, const PieceClass&) = default;
+};
+
+/// All that is held, added up; what decisions are made on. Holds no class whose share is nothing.
+using Classes = std::map<PieceClass, Share>;
+
+class Holdings {
+  public:
+    /// Adds (or with sign -1 takes away) pieces to one column of their classes.
+    void add(const std::vector<Piece>& pieces, std::int64_t Share::*column, int sign = 1);
+
+    [[nodiscard]] const std::map<Resource, Classes>& by_resource() const { return classes_; }
+    [[nodiscard]] const Classes& of(const Resource& resource) const;
+
+    friend bool operator==(const Holdings&, const Holdings&) = default;
+
+  private:
+    std::map<Resource, Classes> classes_;
+};
+
+/// What tells one domain from another: its UUID, else its name.
+[[nodiscard]] std::string identity_of(const Domain& domain);
+
+enum class GuestState { pending, running };
+
+struct Guest {
+    Domain domain;
+    std::string scheduler; ///< the owner, the default scheduler where the domain names none
+    GuestState state = GuestState::pending;
+    Instant changed; ///< when what made it so happened: a hook's exec, a look's beginning
+    Demand demand;   ///< of the domain, with the policy and host of now
+};
+
+/// Space taken before its guest arrives.
+struct Reservation {
+    std::vector<Piece> pieces;        ///< what was asked
+    std::optional<std::string> guest; ///< the name or UUID of the guest that takes from it
+};
+
+/// Invariant: holdings() is the sum of the guests' demands, of what the reservations have left, and
+/// of what is foreign.
+class Ledger {
+  public:
+    [[nodiscard]] const std::map<std::string, Guest>& guests() const { return guests_; }
+    [[nodiscard]] const Guest* find(const std::string& identity) const;
+    [[nodiscard]] const Holdings& holdings() const { return holdings_; }
+    [[nodiscard]] const std::map<std::string, Reservation>& reservations() const {
+        return reservations_;
+    }
+
+    /// Records a guest, in place of the one of that identity.
+    void put(Guest guest);
+    /// Forgets a guest; nothing where there is none.
+    void erase(const std::string& identity);
+    /// Records a reservation, in place of the one of that name.
+    void reserve(const std::string& name, Reservation reservation);
+    /// Replaces what is foreign.
+    void set_foreign(std::vector<Piece> pieces);
+    /// Works all demands out anew, after the host or the policy has changed.
+    void recompute(const Host& host, const Policy& policy);
+
+    /// What others would hold if this guest started: without what it holds itself now, and without
+    /// what it would take from reservations made for it.
+    [[nodiscard]] Holdings held_by_others(const Domain& domain, const Demand& demand) const;
+
+  private:
+    void account(const Guest& guest, int sign);
+    [[nodiscard]] std::vector<Piece> unclaimed(const Reservation& reservation,
+                                               const Guest* newcomer) const;
+    void book_all(int sign);
+
+    std::map<std::string, Guest> guests_;
+    std::map<std::string, Reservation> reservations_;
+    std::vector<Piece> foreign_;
+    Holdings holdings_;
+};
+
+} // namespace virtguard::core

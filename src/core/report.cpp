@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/report.hpp"
+
+#include <algorithm>
+
+namespace virtguard::core {
+
+namespace {
+
+void fill(Figures& figures, const Resource& resource, const PartFigures& part) {
+    figures.capacity[resource] = part.capacity;
+    figures.reserved[resource] = part.reserved;
+    figures.allocatable[resource] = part.allocatable;
+    figures.effective[resource] = part.effective;
+    figures.allocated[resource] = part.held.allocated;
+    figures.pending[resource] = part.held.pending;
+    figures.booked[resource] = part.held.booked;
+    figures.foreign[resource] = part.held.foreign;
+    figures.free[resource] = part.free;
+}
+
+/// Every resource the host has or somebody holds.
+std::vector<Resource> resources_of(const Host& host, const Holdings& held) {
+    std::vector<Resource> result;
+    for (const auto& [resource, pool] : host.pools)
+        result.push_back(resource);
+    for (const auto& [resource, classes] : held.by_resource())
+        if (host.pool(resource) == nullptr)
+            result.push_back(resource);
+    std::ranges::sort(result);
+    return result;
+}
+
+/// All there is of a resource, wherever it lies (and, after a change of the host, no longer lies).
+IdSet everywhere(const Host& host, const Resource& resource, const Classes& classes) {
+    const Pool* pool = host.pool(resource);
+    IdSet places = pool == nullptr ? IdSet{} : pool->all();
+    for (const auto& [piece_class, share] : classes)
+        places |= piece_class.places;
+    return places;
+}
+
+NodeReport report_node(const Host& host, int node, const std::vector<Resource>& resources,
+                       const Holdings& held) {
+    NodeReport report{.id = node, .cpus = host.node_cpus.at(node)};
+    for (const Resource& resource : resources) {
+        const Pool* pool = host.pool(resource);
+        const IdSet places = host.places_of(resource, node);
+        if (pool == nullptr || !places.intersects(pool->all()))
+            continue;
+        PartFigures part = figures_of(host, resource, places, held.of(resource));
+        const bool is_cpu = resource == Resource::cpu();
+        if (part.free >= 0)
+            part.free = most_for(host, resource, is_cpu ? places & host.shared_cpus : places,
+                                 held.of(resource));
+        fill(report.figures, resource, part);
+    }
+    return report;
+}
+
+} // namespace
+
+Report make_report(const Host& host, const Holdings& held) {
+    Report report;
+    const std::vector<Resource> resources = resources_of(host, held);
+    for (const Resource& resource : resources) {
+        const Classes& classes = held.of(resource);
+        const IdSet places = everywhere(host, resource, classes);
+        fill(report.host, resource, figures_of(host, resource, places, classes));
+        if (const Pool* pool = host.pool(resource))
+            report.overcommit[resource] = pool->ratio;
+    }
+    for (const auto& [node, cpus] : host.node_cpus)
+        report.nodes.push_back(report_node(host, node, resources, held));
+    for (const Resource& resource : resources) {
+        const auto is_over = [&](const Figures& figures) {
+            const auto free = figures.free.find(resource);
+            return free != figures.free.end() && free->second < 0;
+        };
+        if (is_over(report.host) ||
+            std::ranges::any_of(report.nodes, is_over, &NodeReport::figures))
+            report.over_capacity.push_back(resource);
+    }
+    return report;
+}
+
+IdSet shown_nodes(const Host& host, const Piece& piece) {
+    const Pool* pool = host.pool(piece.resource);
+    if (pool == nullptr || piece.places == pool->unbound || pool->all().is_subset_of(piece.places))
+        return {};
+    return host.nodes_of(piece.resource, piece.places);
+}
+
+} // namespace virtguard::core

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/wording.hpp"
+
+#include <array>
+
+#include "base/text.hpp"
+
+namespace virtguard::core {
+
+namespace {
+
+std::string_view plural(std::int64_t count) {
+    return count == 1 ? "" : "s";
+}
+
+std::string nodes_text(const IdSet& nodes) {
+    return fmt::format("node{} {}", plural(nodes.count()), nodes.text());
+}
+
+/// "memory", "memory on node 1", "cpu on PUs 8-15 (node 1)".
+std::string where_text(const Host& host, const Shortage& shortage) {
+    const std::string name = shortage.resource.name();
+    if (shortage.is_all)
+        return name;
+    const IdSet nodes = host.nodes_of(shortage.resource, shortage.places);
+    if (shortage.resource.kind != Resource::Kind::cpu)
+        return fmt::format("{} on {}", name, nodes_text(nodes));
+    const std::string pus =
+        fmt::format("PU{} {}", plural(shortage.places.count()), shortage.places.text());
+    return nodes.empty() ? fmt::format("{} on {}", name, pus)
+                         : fmt::format("{} on {} ({})", name, pus, nodes_text(nodes));
+}
+
+std::string shortage_text(const Host& host, const Shortage& shortage) {
+    const auto amount = [&](std::int64_t value, Rounding rounding) {
+        return amount_text(shortage.resource, value, rounding);
+    };
+    const std::string head = fmt::format("{}: needs {}", where_text(host, shortage),
+                                         amount(shortage.requested, Rounding::up));
+    const std::string_view there = shortage.is_all ? "host has" : "there is";
+    if (shortage.allocatable == 0)
+        return fmt::format("{}, {} none", head, there);
+    if (shortage.alone)
+        return fmt::format("{}, more than the {} that one guest can have", head,
+                           amount(shortage.allocatable, Rounding::down));
+    return fmt::format(
+        "{}, {} free of {}", head,
+        shortage.resource.kind == Resource::Kind::cpu ? fmt::format("{}", shortage.free)
+                                                      : amount(shortage.free, Rounding::down),
+        shortage.resource.kind == Resource::Kind::cpu ? fmt::format("{}", shortage.effective)
+                                                      : amount(shortage.effective, Rounding::down));
+}
+
+} // namespace
+
+std::string amount_text(const Resource& resource, std::int64_t amount, Rounding rounding) {
+    if (resource.kind == Resource::Kind::cpu)
+        return fmt::format("{} vCPU{}", amount, plural(amount));
+    return format_bytes(amount, rounding);
+}
+
+std::string unusable_pus(const Host& host, const IdSet& pus) {
+    struct Cause {
+        std::string_view word;
+        IdSet pus;
+    };
+    const IdSet reserved = pus & host.reserved_pus & host.online;
+    const IdSet outside = (pus & host.outside_slice) - reserved;
+    const IdSet offline = pus & host.offline;
+    const IdSet absent = pus - host.online - host.offline;
+    const IdSet rest = pus - reserved - outside - offline - absent;
+    const std::array<Cause, 5> causes{
+        {{"reserved", reserved},
+         {"outside machine.slice", outside},
+         {"offline", offline},
+         {"absent", absent},
+         {"kept by cpu.dedicated, cpu.shared or a reserved core", rest}}};
+    std::string result;
+    for (const Cause& cause : causes)
+        if (!cause.pus.empty())
+            result +=
+                fmt::format("{}{} ({})", result.empty() ? "" : ", ", cause.pus.text(), cause.word);
+    return result;
+}
+
+Reason cpu_not_available(const Host& host, const std::optional<IdSet>& pus, std::int64_t vcpus,
+                         bool dedicated) {
+    Reason reason{.code = Code::cpu_not_available, .resource = Resource::cpu(), .requested = vcpus};
+    const std::string head = fmt::format("cpu: {} vCPU{}", vcpus, plural(vcpus));
+    if (!pus) {
+        reason.text =
+            fmt::format("{} may run where guests may, and this host has no such PU", head);
+        return reason;
+    }
+    reason.nodes = host.nodes_of(Resource::cpu(), host.cpus_of(*pus));
+    reason.text = fmt::format("{} {} PU{} {}, which guests may not use: {}", head,
+                              dedicated ? "pinned to" : "may run on", plural(pus->count()),
+                              pus->text(), unusable_pus(host, *pus));
+    return reason;
+}
+
+Reason no_such_node(const Resource& resource, const IdSet& nodes, std::int64_t requested) {
+    return {.code = Code::no_such_node,
+            .resource = resource,
+            .nodes = nodes,
+            .requested = requested,
+            .text =
+                fmt::format("{} on {}: host has no such node", resource.name(), nodes_text(nodes))};
+}
+
+Reason no_such_page_size(std::optional<std::int64_t> page_size, std::int64_t requested) {
+    Reason reason{.code = Code::no_such_page_size, .requested = requested};
+    if (page_size)
+        reason.resource = Resource::hugepages(*page_size);
+    reason.text = fmt::format("{}: needs {}, host has none",
+                              page_size ? reason.resource->name() : "hugepages",
+                              format_bytes(requested, Rounding::up));
+    return reason;
+}
+
+Reason shortage_reason(const Host& host, const Shortage& shortage) {
+    Code code = shortage.is_all ? Code::insufficient_capacity : Code::insufficient_node_capacity;
+    if (shortage.alone)
+        code = Code::larger_than_host;
+    return {.code = code,
+            .resource = shortage.resource,
+            .nodes = shortage.is_all ? IdSet{} : host.nodes_of(shortage.resource, shortage.places),
+            .requested = shortage.requested,
+            .free = shortage.free,
+            .effective = shortage.effective,
+            .text = shortage_text(host, shortage)};
+}
+
+} // namespace virtguard::core
