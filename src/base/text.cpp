@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <limits>
 
 #include <fnmatch.h>
@@ -97,15 +96,6 @@ constexpr std::array<std::string_view, 7> iec_units{"B", "KiB", "MiB", "GiB", "T
 constexpr std::array<std::string_view, 7> iec_suffixes{"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"};
 
 } // namespace
-
-std::optional<std::uint64_t> parse_unsigned(std::string_view text) noexcept {
-    std::uint64_t value = 0;
-    const char* end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, value);
-    if (error != std::errc{} || stop != end || text.empty())
-        return std::nullopt;
-    return value;
-}
 
 Result<std::int64_t> parse_size(std::string_view text) {
     std::string_view quantity = text;

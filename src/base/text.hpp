@@ -2,18 +2,28 @@
 #pragma once
 // The only place where text becomes a number and a byte count becomes text. No locale.
 
+#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "base/error.hpp"
 
 namespace virtguard {
 
 /// Decimal digits only (no sign, no space), below 2^64; nothing for anything else.
-[[nodiscard]] std::optional<std::uint64_t> parse_unsigned(std::string_view text) noexcept;
+/// Here and not in text.cpp for virtguard-hook, which is linked without the rest.
+[[nodiscard]] inline std::optional<std::uint64_t> parse_unsigned(std::string_view text) noexcept {
+    std::uint64_t value = 0;
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    if (error != std::errc{} || stop != end || text.empty())
+        return std::nullopt;
+    return value;
+}
 
 /// A whole number of bytes below 2^63 as operators and Kubernetes write it: "4GiB" = "4Gi",
 /// "4GB" = "4G" = 4·10⁹, "1.5Gi", "1e9", "512". A fraction of a byte rounds up, as Kubernetes does.
