@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <numeric>
+#include <vector>
 
 #include <fnmatch.h>
 
@@ -181,6 +183,24 @@ std::string format_iec(std::int64_t bytes) {
 
 bool glob_matches(const std::string& pattern, const std::string& name) {
     return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+    constexpr std::size_t longest_compared = 64;
+    a = a.substr(0, longest_compared);
+    b = b.substr(0, longest_compared);
+    std::vector<std::size_t> row(b.size() + 1);
+    std::iota(row.begin(), row.end(), std::size_t{0});
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        std::size_t diagonal = row[0];
+        row[0] = i + 1;
+        for (std::size_t j = 0; j < b.size(); ++j) {
+            const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
+            diagonal = row[j + 1];
+            row[j + 1] = std::min({changed, diagonal + 1, row[j] + 1});
+        }
+    }
+    return row.back();
 }
 
 std::string printable(std::string_view foreign) {

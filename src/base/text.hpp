@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -49,6 +50,10 @@ enum class Rounding { down, up };
 
 /// Whether a name matches a glob as fnmatch(3) knows it: "cortex*", "?", "[a-z]".
 [[nodiscard]] bool glob_matches(const std::string& pattern, const std::string& name);
+
+/// Levenshtein's distance: how many letters to add, drop or change. Only the first 64 bytes of each
+/// are compared: it is for suggesting a name in place of a mistyped one.
+[[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
 
 /// The text between quotation marks, with control characters and bytes above ASCII as \xNN and cut
 /// after 120 bytes: for showing foreign input in a message of one line.

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
-#include <vector>
 
 #include "base/text.hpp"
 
@@ -14,29 +12,11 @@ namespace {
 
 constexpr std::string_view hugepages_prefix = "hugepages-";
 
-/// Levenshtein's distance: how many letters to add, drop or change.
-std::size_t distance(std::string_view a, std::string_view b) {
-    std::vector<std::size_t> row(b.size() + 1);
-    std::iota(row.begin(), row.end(), std::size_t{0});
-    for (std::size_t i = 0; i < a.size(); ++i) {
-        std::size_t diagonal = row[0];
-        row[0] = i + 1;
-        for (std::size_t j = 0; j < b.size(); ++j) {
-            const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
-            diagonal = row[j + 1];
-            row[j + 1] = std::min({changed, diagonal + 1, row[j] + 1});
-        }
-    }
-    return row.back();
-}
-
 std::string_view nearest_known(std::string_view name) {
     constexpr std::array<std::string_view, 4> known{"cpu", "memory", "hugepages-2Mi",
                                                     "hugepages-1Gi"};
-    constexpr std::size_t longest_compared = 64;
-    return *std::ranges::min_element(known, {}, [&](std::string_view candidate) {
-        return distance(name.substr(0, longest_compared), candidate);
-    });
+    return *std::ranges::min_element(
+        known, {}, [name](std::string_view candidate) { return edit_distance(name, candidate); });
 }
 
 } // namespace

@@ -75,6 +75,15 @@ TEST_CASE("a byte count in a name is exact") {
     CHECK(format_iec(std::int64_t{16} << 30) == "16Gi");
 }
 
+TEST_CASE("the distance of two names counts added, dropped and changed letters") {
+    CHECK(edit_distance("", "") == 0);
+    CHECK(edit_distance("cpu", "cpu") == 0);
+    CHECK(edit_distance("", "cpu") == 3);
+    CHECK(edit_distance("memroy", "memory") == 2);
+    CHECK(edit_distance("kitten", "sitting") == 3);
+    CHECK(edit_distance(std::string(100000, 'a'), std::string(100000, 'b')) == 64);
+}
+
 TEST_CASE("a ratio is an exact decimal") {
     const auto [text, numerator, denominator, shown] =
         GENERATE(table<std::string, std::int64_t, std::int64_t, std::string>({

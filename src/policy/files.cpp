@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/text.hpp"
+#include "base/unique.hpp"
+#include "policy/load.hpp"
+
+namespace virtguard::policy {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::unexpected<Error> unreadable(const fs::path& path, const std::error_code& error) {
+    const Errc code = error == std::errc::no_such_file_or_directory ? Errc::not_found : Errc::io;
+    return fail(code, "{}: cannot be read: {}", one_line(path.native()), error.message());
+}
+
+std::error_code last_error() {
+    return {errno, std::generic_category()};
+}
+
+/// Stops soon after max_file_bytes: load() then says that it is too large.
+Result<PolicyText> read_text(const fs::path& path) {
+    const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd)
+        return unreadable(path, last_error());
+    std::string text;
+    std::array<char, 16384> buffer{};
+    while (text.size() <= max_file_bytes) {
+        const ssize_t got = ::read(fd.get(), buffer.data(), buffer.size());
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return unreadable(path, last_error());
+        if (got == 0)
+            break;
+        text.append(buffer.data(), static_cast<std::size_t>(got));
+    }
+    return PolicyText{path.native(), std::move(text)};
+}
+
+/// Not one that could keep the daemon waiting; /dev/null is how one empties a file by a link.
+Result<PolicyText> read_plain_file(const fs::path& path) {
+    std::error_code error;
+    const fs::file_status status = fs::status(path, error);
+    if (fs::exists(status) && !fs::is_regular_file(status) && !fs::is_character_file(status))
+        return fail(Errc::invalid, "{}: not a regular file", one_line(path.native()));
+    return read_text(path);
+}
+
+bool is_policy_name(std::string_view name) {
+    return name.ends_with(".toml") && !name.starts_with('.') && !name.contains(".dpkg-");
+}
+
+/// By name; of an absent directory nothing.
+Result<std::vector<fs::path>> list_policies(const fs::path& directory) {
+    std::error_code error;
+    std::vector<fs::path> files;
+    fs::directory_iterator entry(directory, error);
+    if (error == std::errc::no_such_file_or_directory)
+        return files;
+    for (; !error && entry != fs::directory_iterator{}; entry.increment(error)) {
+        if (!is_policy_name(entry->path().filename().native()))
+            continue;
+        if (files.size() == max_files)
+            return fail(Errc::limit, "{}: more than {} files", one_line(directory.native()),
+                        max_files);
+        files.push_back(entry->path());
+    }
+    if (error)
+        return unreadable(directory, error);
+    std::ranges::sort(files, {}, &fs::path::native);
+    return files;
+}
+
+} // namespace
+
+Loaded load_directory(const fs::path& directory) {
+    std::error_code error;
+    if (!fs::is_directory(directory, error))
+        return std::unexpected(std::vector{
+            unreadable(directory, error ? error : std::make_error_code(std::errc::not_a_directory))
+                .error()
+                .what});
+
+    std::vector<PolicyText> texts;
+    std::vector<std::string> problems;
+    const auto read = [&](const fs::path& path, bool may_be_absent) {
+        auto text = read_plain_file(path);
+        if (text)
+            texts.push_back(std::move(*text));
+        else if (!may_be_absent || text.error().code != Errc::not_found)
+            problems.push_back(std::move(text.error().what));
+    };
+    read(directory / "virtguard.toml", true);
+    const auto more = list_policies(directory / "conf.d");
+    if (!more)
+        problems.push_back(more.error().what);
+    else
+        for (const fs::path& path : *more)
+            read(path, false);
+
+    Loaded loaded = load(texts);
+    if (problems.empty())
+        return loaded;
+    if (!loaded)
+        problems.insert(problems.end(), loaded.error().begin(), loaded.error().end());
+    return std::unexpected(std::move(problems));
+}
+
+Loaded load_file(const fs::path& file) {
+    auto text = read_text(file);
+    if (!text)
+        return std::unexpected(std::vector{text.error().what});
+    return load(std::span(&*text, 1));
+}
+
+} // namespace virtguard::policy

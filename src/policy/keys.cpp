@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "policy/keys.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <optional>
+
+#include "base/text.hpp"
+
+namespace virtguard::policy {
+
+namespace {
+
+using core::Mode;
+using core::Policy;
+
+constexpr std::array mode_words{Word<Mode>{"enforce", Mode::enforce},
+                                Word<Mode>{"observe", Mode::observe}, Word<Mode>{"off", Mode::off}};
+constexpr std::array memory_count_words{Word<bool>{"maximum", false}, Word<bool>{"current", true}};
+constexpr std::array virtio_mem_words{Word<bool>{"size", false}, Word<bool>{"requested", true}};
+constexpr std::array file_words{Word<bool>{"memory", false}, Word<bool>{"storage", true}};
+constexpr std::array foreign_words{Word<bool>{"show", false}, Word<bool>{"charge", true}};
+constexpr std::array cpu_count_words{Word<bool>{"threads", false}, Word<bool>{"cores", true}};
+constexpr std::array pinning_words{Word<bool>{"exclusive", true}, Word<bool>{"shared", false}};
+constexpr std::array vcpus_words{Word<bool>{"current", false}, Word<bool>{"maximum", true}};
+constexpr std::array unavailable_words{Word<bool>{"allow", false}, Word<bool>{"deny", true}};
+
+/// Reads the value and stores it where the members lead.
+template <auto read, auto... members>
+Result<> set(Policy& policy, const Names&, const Value& value) {
+    auto read_value = read(value);
+    if (!read_value)
+        return std::unexpected(std::move(read_value.error()));
+    (policy.*....*members) = std::move(*read_value);
+    return {};
+}
+
+Result<> set_overcommit(Policy& policy, const Names& names, const Value& value) {
+    const auto ratio = read_ratio(value);
+    if (!ratio)
+        return std::unexpected(ratio.error());
+    if (names.resource.kind != core::Resource::Kind::hugepages)
+        policy.overcommit[names.resource] = *ratio;
+    else if (!ratio->is_one())
+        return fail(Errc::invalid, "hugepages take no ratio: expected 1, or no such key");
+    return {};
+}
+
+Result<> set_resource_mode(Policy& policy, const Names& names, const Value& value) {
+    const auto mode = read_word<mode_words>(value);
+    if (!mode)
+        return std::unexpected(mode.error());
+    policy.resource_mode[names.resource] = *mode;
+    return {};
+}
+
+Result<> set_no_overhead(Policy& policy, const Names&, const Value& value) {
+    const auto* text = std::get_if<std::string>(&value);
+    if (text == nullptr || *text != "none")
+        return wrong_word(value, "\"none\" or a table");
+    policy.memory.overhead.reset();
+    return {};
+}
+
+/// The table is entered before its keys are set, so there is an overhead.
+template <auto read, auto member>
+Result<> set_overhead(Policy& policy, const Names&, const Value& value) {
+    const auto part = read(value);
+    if (!part)
+        return std::unexpected(part.error());
+    policy.memory.overhead.value().*member = *part;
+    return {};
+}
+
+/// While a hook waits, libvirt holds its domain's lock, and whoever lists the domains waits too.
+/// After a minute the answer is worth less than what it holds up; none at all would never do.
+Result<std::chrono::milliseconds> read_hook_timeout(const Value& value) {
+    constexpr std::chrono::milliseconds longest = std::chrono::minutes(1);
+    auto span = read_duration(value);
+    if (span && (*span <= std::chrono::milliseconds::zero() || *span > longest))
+        return fail(Errc::invalid, "{} is no time to wait for: expected above 0 and at most 60s",
+                    format_duration(*span));
+    return span;
+}
+
+/// A lease of nothing would free the place of a guest that is just starting.
+Result<std::chrono::milliseconds> read_lease(const Value& value) {
+    auto span = read_duration(value);
+    if (span && *span <= std::chrono::milliseconds::zero())
+        return fail(Errc::invalid, "0s is no lease: expected above 0");
+    return span;
+}
+
+Result<> set_node_memory(Policy& policy, const Names& names, const Value& value) {
+    const auto bytes = read_size(value);
+    if (!bytes)
+        return std::unexpected(bytes.error());
+    policy.reserve.nodes[names.node].memory = *bytes;
+    return {};
+}
+
+Result<> set_node_hugepages(Policy& policy, const Names& names, const Value& value) {
+    const auto bytes = read_size(value);
+    if (!bytes)
+        return std::unexpected(bytes.error());
+    if (*bytes % names.page_size != 0)
+        return fail(Errc::invalid, "{} is no whole number of pages: expected a multiple of {}",
+                    format_iec(*bytes), format_iec(names.page_size));
+    policy.reserve.nodes[names.node].hugepages[names.page_size] = *bytes;
+    return {};
+}
+
+template <auto read, auto member>
+Result<> set_accepted(Policy& policy, const Names& names, const Value& value) {
+    const auto part = read(value);
+    if (!part)
+        return std::unexpected(part.error());
+    policy.scheduler.accept[names.scheduler].*member = *part;
+    return {};
+}
+
+using core::ClaimPolicy;
+using core::CpuPolicy;
+using core::HookPolicy;
+using core::MemoryPolicy;
+using core::Overhead;
+using core::ReservePolicy;
+using core::SchedulerPolicy;
+
+constexpr Key known_keys[] = {
+    {"mode", set<read_word<mode_words>, &Policy::mode>},
+    {"overcommit.<resource>", set_overcommit},
+    {"resource-mode.<resource>", set_resource_mode},
+    {"memory.count",
+     set<read_word<memory_count_words>, &Policy::memory, &MemoryPolicy::count_current>},
+    {"memory.virtio-mem",
+     set<read_word<virtio_mem_words>, &Policy::memory, &MemoryPolicy::virtio_mem_requested>},
+    {"memory.file", set<read_word<file_words>, &Policy::memory, &MemoryPolicy::file_is_storage>},
+    {"memory.foreign",
+     set<read_word<foreign_words>, &Policy::memory, &MemoryPolicy::charge_foreign>},
+    {"memory.nodes", set<read_some_ids, &Policy::memory, &MemoryPolicy::nodes>},
+    {"memory.overhead", set_no_overhead},
+    {"memory.overhead.base", set_overhead<read_size, &Overhead::base>},
+    {"memory.overhead.per-vcpu", set_overhead<read_size, &Overhead::per_vcpu>},
+    {"memory.overhead.per-iothread", set_overhead<read_size, &Overhead::per_iothread>},
+    {"memory.overhead.per-gib", set_overhead<read_size, &Overhead::per_gib>},
+    {"memory.overhead.video", set_overhead<read_bool, &Overhead::video>},
+    {"memory.overhead.per-vfio", set_overhead<read_size, &Overhead::per_vfio>},
+    {"memory.overhead.sev", set_overhead<read_size, &Overhead::sev>},
+    {"memory.overhead.tpm", set_overhead<read_size, &Overhead::tpm>},
+    {"cpu.count", set<read_word<cpu_count_words>, &Policy::cpu, &CpuPolicy::count_cores>},
+    {"cpu.pinning", set<read_word<pinning_words>, &Policy::cpu, &CpuPolicy::pinning_exclusive>},
+    {"cpu.vcpus", set<read_word<vcpus_words>, &Policy::cpu, &CpuPolicy::vcpus_maximum>},
+    {"cpu.dedicated", set<read_some_ids, &Policy::cpu, &CpuPolicy::dedicated>},
+    {"cpu.shared", set<read_some_ids, &Policy::cpu, &CpuPolicy::shared>},
+    {"hook.timeout", set<read_hook_timeout, &Policy::hook, &HookPolicy::timeout>},
+    {"hook.unavailable",
+     set<read_word<unavailable_words>, &Policy::hook, &HookPolicy::unavailable_denies>},
+    {"claim.lease", set<read_lease, &Policy::claim, &ClaimPolicy::lease>},
+    {"claim.return", set<read_duration, &Policy::claim, &ClaimPolicy::return_hold>},
+    {"reserve.cpus", set<read_ids, &Policy::reserve, &ReservePolicy::cpus>},
+    {"reserve.memory", set<read_size, &Policy::reserve, &ReservePolicy::memory>},
+    {"reserve.node.<node>.memory", set_node_memory},
+    {"reserve.node.<node>.hugepages.<page-size>", set_node_hugepages},
+    {"scheduler.default", set<read_name, &Policy::scheduler, &SchedulerPolicy::default_name>},
+    {"scheduler.accept-default",
+     set<read_bool, &Policy::scheduler, &SchedulerPolicy::accept_default>},
+    {"scheduler.accept-any", set<read_bool, &Policy::scheduler, &SchedulerPolicy::accept_any>},
+    {"scheduler.accept.<scheduler>.match",
+     set_accepted<read_name, &core::AcceptedScheduler::match>},
+    {"scheduler.accept.<scheduler>.mode",
+     set_accepted<read_word<mode_words>, &core::AcceptedScheduler::mode>},
+};
+
+struct Table {
+    std::string_view path;
+    void (*enter)(Policy& policy, const Names& names);
+};
+
+constexpr Table tables_that_say_something[] = {
+    {"memory.overhead",
+     [](Policy& policy, const Names&) {
+         if (!policy.memory.overhead)
+             policy.memory.overhead.emplace();
+     }},
+    {"scheduler.accept.<scheduler>",
+     [](Policy& policy, const Names& names) {
+         policy.scheduler.accept.try_emplace(names.scheduler,
+                                             core::AcceptedScheduler{names.scheduler, {}});
+     }},
+};
+
+Result<std::string> read_resource_part(std::string_view text, Names& names) {
+    const auto resource = core::Resource::parse(text);
+    if (!resource)
+        return std::unexpected(resource.error());
+    names.resource = *resource;
+    return resource->name();
+}
+
+Result<std::string> read_node_part(std::string_view text, Names& names) {
+    const auto node = parse_unsigned(text);
+    if (!node || *node >= std::uint64_t{IdSet::limit} || std::to_string(*node) != text)
+        return fail(Errc::invalid, "{} is not a node: expected its number, such as 0", quote(text));
+    names.node = static_cast<int>(*node);
+    return std::string(text);
+}
+
+Result<std::string> read_page_size_part(std::string_view text, Names& names) {
+    const auto size = parse_size(text);
+    if (!size || !std::has_single_bit(static_cast<std::uint64_t>(*size)))
+        return fail(Errc::invalid, "{} is not a page size: expected a power of two such as \"2Mi\"",
+                    quote(text));
+    names.page_size = *size;
+    return format_iec(*size);
+}
+
+Result<std::string> read_scheduler_part(std::string_view text, Names& names) {
+    auto name = read_name(std::string(text));
+    if (name)
+        names.scheduler = *name;
+    return name;
+}
+
+struct Placeholder {
+    std::string_view text;
+    Result<std::string> (*read)(std::string_view text, Names& names);
+};
+
+constexpr Placeholder placeholders[] = {
+    {"<resource>", read_resource_part},
+    {"<node>", read_node_part},
+    {"<page-size>", read_page_size_part},
+    {"<scheduler>", read_scheduler_part},
+};
+
+} // namespace
+
+std::span<const Key> keys() {
+    return known_keys;
+}
+
+const Key* find_key(std::string_view path) {
+    const auto* found = std::ranges::find(known_keys, path, &Key::path);
+    return found == std::end(known_keys) ? nullptr : found;
+}
+
+std::vector<std::string_view> parts_below(std::string_view table) {
+    std::vector<std::string_view> parts;
+    for (const Key& key : known_keys) {
+        std::string_view rest = key.path;
+        if (!table.empty()) {
+            if (!rest.starts_with(table) || !rest.substr(table.size()).starts_with('.'))
+                continue;
+            rest.remove_prefix(table.size() + 1);
+        }
+        const std::string_view part = rest.substr(0, rest.find('.'));
+        if (std::ranges::find(parts, part) == parts.end())
+            parts.push_back(part);
+    }
+    return parts;
+}
+
+Result<std::string> read_part(std::string_view placeholder, std::string_view text, Names& names) {
+    const auto* found = std::ranges::find(placeholders, placeholder, &Placeholder::text);
+    return found->read(text, names);
+}
+
+bool enter_table(std::string_view path, core::Policy& policy, const Names& names) {
+    const auto* found = std::ranges::find(tables_that_say_something, path, &Table::path);
+    if (found == std::end(tables_that_say_something))
+        return false;
+    found->enter(policy, names);
+    return true;
+}
+
+} // namespace virtguard::policy

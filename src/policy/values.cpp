@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "policy/values.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "base/text.hpp"
+
+namespace virtguard::policy {
+
+namespace {
+
+bool is_name(std::string_view text) {
+    constexpr std::size_t longest =
+        255; // what names of files, hosts and Kubernetes objects keep to
+    const auto is_control = [](char c) {
+        return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+    };
+    return !text.empty() && text.size() <= longest && std::ranges::none_of(text, is_control);
+}
+
+/// Never in scientific notation: that is not how ratios are written.
+std::string decimal(double value) {
+    constexpr std::size_t longest = 400; // of a double: 1 + 308 digits, or "0." and 324
+    std::array<char, longest> buffer{};
+    const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
+                                            std::chars_format::fixed);
+    return error == std::errc{} ? std::string(buffer.data(), end) : "nan";
+}
+
+/// A value with its type, for a reader of messages: "5 is an integer", "this is a table".
+struct Describe {
+    std::string operator()(bool value) const {
+        return value ? "true is a boolean" : "false is a boolean";
+    }
+    std::string operator()(std::int64_t value) const {
+        return fmt::format("{} is an integer", value);
+    }
+    std::string operator()(double value) const {
+        return fmt::format("{} is a float", printable(decimal(value)));
+    }
+    std::string operator()(const std::string& value) const {
+        return fmt::format("{} is a string", quote(value));
+    }
+    std::string operator()(const Unfit& value) const {
+        return fmt::format("this is {}", value.kind);
+    }
+};
+
+} // namespace
+
+std::unexpected<Error> wrong_type(const Value& value, std::string_view expected) {
+    return fail(Errc::invalid, "{}: expected {}", std::visit(Describe{}, value), expected);
+}
+
+std::unexpected<Error> wrong_word(const Value& value, std::string_view expected) {
+    if (const auto* text = std::get_if<std::string>(&value))
+        return fail(Errc::invalid, "{} is not one of its values: expected {}", quote(*text),
+                    expected);
+    return wrong_type(value, expected);
+}
+
+Result<bool> read_bool(const Value& value) {
+    if (const auto* boolean = std::get_if<bool>(&value))
+        return *boolean;
+    return wrong_type(value, "true or false");
+}
+
+Result<Ratio> read_ratio(const Value& value) {
+    if (const auto* text = std::get_if<std::string>(&value))
+        return Ratio::parse(*text);
+    if (const auto* integer = std::get_if<std::int64_t>(&value))
+        return Ratio::parse(std::to_string(*integer));
+    if (const auto* number = std::get_if<double>(&value))
+        return Ratio::parse(decimal(*number));
+    return wrong_type(value, "a number, or a string such as \"1.5\"");
+}
+
+Result<std::int64_t> read_size(const Value& value) {
+    if (const auto* text = std::get_if<std::string>(&value))
+        return parse_size(*text);
+    if (const auto* integer = std::get_if<std::int64_t>(&value))
+        return parse_size(std::to_string(*integer));
+    return wrong_type(value, "a string such as \"4GiB\", or a number of bytes");
+}
+
+Result<std::chrono::milliseconds> read_duration(const Value& value) {
+    if (const auto* text = std::get_if<std::string>(&value))
+        return parse_duration(*text);
+    return wrong_type(value, "a string such as \"2s\"");
+}
+
+Result<IdSet> read_ids(const Value& value) {
+    if (const auto* text = std::get_if<std::string>(&value))
+        return IdSet::parse(*text);
+    return wrong_type(value, "a string such as \"0-3,8\"");
+}
+
+Result<IdSet> read_some_ids(const Value& value) {
+    auto ids = read_ids(value);
+    if (ids && ids->empty())
+        return fail(Errc::invalid, "this is the empty set: expected at least one, or no such key");
+    return ids;
+}
+
+Result<std::string> read_name(const Value& value) {
+    const auto* text = std::get_if<std::string>(&value);
+    if (text == nullptr)
+        return wrong_type(value, "a string");
+    if (!is_name(*text))
+        return fail(Errc::invalid,
+                    "{} is not a name: expected 1 to 255 bytes without control characters",
+                    quote(*text));
+    return *text;
+}
+
+} // namespace virtguard::policy

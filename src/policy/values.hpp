@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What a key may be set to: readers from a TOML value to the type the policy keeps. An error says
+// what is wrong and what was expected, without the key.
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "base/error.hpp"
+#include "base/idset.hpp"
+#include "base/ratio.hpp"
+
+namespace virtguard::policy {
+
+/// A TOML value that no key takes: "an array", "a table", "a date or time".
+struct Unfit {
+    std::string_view kind;
+};
+using Value = std::variant<bool, std::int64_t, double, std::string, Unfit>;
+
+/// "5 is an integer: expected ...".
+[[nodiscard]] std::unexpected<Error> wrong_type(const Value& value, std::string_view expected);
+
+/// The same, or that a string is none of the words that were expected.
+[[nodiscard]] std::unexpected<Error> wrong_word(const Value& value, std::string_view expected);
+
+[[nodiscard]] Result<bool> read_bool(const Value& value);
+
+/// A number or a string. A float counts as the shortest decimal that is read as that float, which
+/// is the one in the file as long as that has at most 15 digits.
+[[nodiscard]] Result<Ratio> read_ratio(const Value& value);
+
+/// Bytes: a string such as "4GiB", or a whole number.
+[[nodiscard]] Result<std::int64_t> read_size(const Value& value);
+
+[[nodiscard]] Result<std::chrono::milliseconds> read_duration(const Value& value);
+
+/// A list such as "0-3,8"; the empty one is "".
+[[nodiscard]] Result<IdSet> read_ids(const Value& value);
+
+/// The same, of at least one id.
+[[nodiscard]] Result<IdSet> read_some_ids(const Value& value);
+
+/// Names of schedulers, and globs for them: 1 to 255 bytes without control characters.
+[[nodiscard]] Result<std::string> read_name(const Value& value);
+
+/// One word of a choice and what it means.
+template <class T>
+struct Word {
+    std::string_view text;
+    T value;
+};
+
+/// One of the words of an array that is a constant.
+template <const auto& words>
+[[nodiscard]] auto read_word(const Value& value) -> Result<decltype(words[0].value)> {
+    const auto* text = std::get_if<std::string>(&value);
+    std::string expected;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+        if (text != nullptr && *text == words[i].text)
+            return words[i].value;
+        const std::string_view joint = i == 0 ? "" : i + 1 == words.size() ? " or " : ", ";
+        expected += fmt::format("{}\"{}\"", joint, words[i].text);
+    }
+    return wrong_word(value, expected);
+}
+
+} // namespace virtguard::policy
