@@ -43,9 +43,16 @@ IdSet::IdSet(std::initializer_list<int> ids) {
 }
 
 IdSet IdSet::range(int first, int last) {
+    if (first > last)
+        return {};
     IdSet result;
-    for (int id = first; id <= last; ++id)
-        result.insert(id);
+    result.insert(first);
+    result.insert(last);
+    for (std::size_t word = word_of(first); word <= word_of(last); ++word)
+        result.words_[word] = ~std::uint64_t{0};
+    // Bits below the first id and above the last one belong to their words only.
+    result.words_[word_of(first)] &= ~(bit_of(first) - 1);
+    result.words_[word_of(last)] &= bit_of(last) | (bit_of(last) - 1);
     return result;
 }
 

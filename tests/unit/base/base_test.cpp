@@ -150,6 +150,17 @@ TEST_CASE("a list of ids is read as the kernel and libvirt write it") {
     CHECK(IdSet::parse(text)->text() == shown);
 }
 
+TEST_CASE("a range of ids has both its ends and nothing beyond them") {
+    const auto [first, last] = GENERATE(table<int, int>(
+        {{0, 0}, {0, 63}, {0, 64}, {5, 5}, {63, 64}, {64, 127}, {65, 130}, {1, 16383}}));
+    CAPTURE(first, last);
+    IdSet expected;
+    for (int id = first; id <= last; ++id)
+        expected.insert(id);
+    CHECK(IdSet::range(first, last) == expected);
+    CHECK(IdSet::range(last + 1, last).empty());
+}
+
 TEST_CASE("what is not a list of ids is refused") {
     const auto text = GENERATE(as<std::string>{}, "a", "-1", "1-", "3-1", "1,,2", "1,", "16384",
                                "0-4294967295", "1;2", "^", "0x1", "1 2");

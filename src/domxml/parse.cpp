@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "domxml/parse.hpp"
+
+#include "base/text.hpp"
+#include "domxml/devices.hpp"
+#include "domxml/document.hpp"
+#include "domxml/memory.hpp"
+#include "domxml/vcpu.hpp"
+
+namespace virtguard::domxml {
+
+namespace {
+
+std::string trimmed(std::string_view text) {
+    constexpr std::string_view spaces = " \t\r\n";
+    const std::size_t first = text.find_first_not_of(spaces);
+    if (first == std::string_view::npos)
+        return {};
+    return std::string(text.substr(first, text.find_last_not_of(spaces) - first + 1));
+}
+
+Result<std::optional<Uuid>> read_uuid(Element root) {
+    const Element element = root.child("uuid");
+    const std::string text = element.text();
+    if (text.empty())
+        return std::nullopt;
+    const auto uuid = Uuid::parse(text);
+    if (!uuid)
+        return element.invalid("<uuid>: {} is not a UUID", quote(text));
+    return uuid;
+}
+
+/// The one name in <virtguard:scheduler>, whatever the prefix; "" where none is named.
+Result<std::string> read_scheduler(Element root) {
+    std::string name;
+    for (const Element metadata : root.children("metadata")) {
+        for (const Element ours : metadata.children("admission", admission_namespace)) {
+            for (const Element element : ours.children("scheduler", admission_namespace)) {
+                const std::string named = trimmed(element.text());
+                if (named.size() > max_scheduler_bytes)
+                    return element.invalid("<scheduler>: {} bytes: expected at most {}",
+                                           named.size(), max_scheduler_bytes);
+                if (!name.empty() && !named.empty() && named != name)
+                    return element.invalid("<scheduler>: {} and {}: expected one", quote(name),
+                                           quote(named));
+                if (name.empty())
+                    name = named;
+            }
+        }
+    }
+    return name;
+}
+
+/// SEV, SEV-SNP and TDX pin all of a guest's memory; the protection of s390 does not.
+bool is_confidential(Element root) {
+    const auto type = root.child("launchSecurity").attribute("type");
+    return type == "sev" || type == "sev-snp" || type == "tdx";
+}
+
+Result<core::Domain> read_identity(Element root) {
+    core::Domain domain;
+    domain.name = root.child("name").text();
+    if (domain.name.empty())
+        return root.invalid("<name>: missing");
+    auto uuid = read_uuid(root);
+    if (!uuid)
+        return std::unexpected(uuid.error());
+    domain.uuid = *uuid;
+    auto scheduler = read_scheduler(root);
+    if (!scheduler)
+        return std::unexpected(scheduler.error());
+    domain.scheduler = *std::move(scheduler);
+    domain.confidential = is_confidential(root);
+    return domain;
+}
+
+Result<> add_cpus(Element root, core::Domain& domain) {
+    auto vcpus = read_vcpus(root);
+    if (!vcpus)
+        return std::unexpected(vcpus.error());
+    domain.vcpus = *std::move(vcpus);
+    const auto iothreads = read_iothreads(root);
+    if (!iothreads)
+        return std::unexpected(iothreads.error());
+    domain.iothreads = *iothreads;
+    return {};
+}
+
+Result<> add_memory_and_devices(Element root, core::Domain& domain) {
+    auto memory = read_memory(root);
+    if (!memory)
+        return std::unexpected(memory.error());
+    domain.memory = std::move(memory->parts);
+    domain.current_memory = memory->current;
+    domain.locked = memory->locked;
+    domain.preallocated = memory->preallocated;
+    domain.file_backed = memory->file_backed;
+    const auto devices = read_devices(root);
+    if (!devices)
+        return std::unexpected(devices.error());
+    domain.vfio_devices = devices->vfio;
+    domain.video_ram = devices->video_ram;
+    domain.tpm = devices->tpm;
+    return {};
+}
+
+} // namespace
+
+Result<core::Domain> parse_domain(std::string_view xml) {
+    const auto document = Document::parse(xml);
+    if (!document)
+        return std::unexpected(document.error());
+    const Element root = document->root();
+    if (root.name() != "domain")
+        return fail(Errc::syntax, "root element is <{}>: expected <domain>",
+                    printable(root.name()));
+    auto domain = read_identity(root);
+    if (!domain)
+        return domain;
+    if (auto done = add_cpus(root, *domain); !done)
+        return std::unexpected(done.error());
+    if (auto done = add_memory_and_devices(root, *domain); !done)
+        return std::unexpected(done.error());
+    return domain;
+}
+
+} // namespace virtguard::domxml

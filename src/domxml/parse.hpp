@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A domain's XML, as libvirt writes it or an operator wrote it, into what matters for admission.
+
+#include <cstddef>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "core/domain.hpp"
+
+namespace virtguard::domxml {
+
+/// Bytes of XML taken: libvirt's own limit for a string in a message (REMOTE_STRING_MAX).
+inline constexpr std::size_t max_document_bytes = std::size_t{4} << 20;
+/// Elements within elements taken: libxml2's own limit, which libvirt keeps.
+inline constexpr int max_document_depth = 256;
+/// Attributes of one element and namespaces of one document taken. libvirt has a dozen of either;
+/// libxml2 compares each with each, so that the size limit alone would allow minutes of it.
+inline constexpr int max_attributes = 1024;
+inline constexpr int max_namespaces = 1024;
+/// Guest cells, and memory devices of RAM. QEMU knows 128 nodes and 256 memory slots.
+inline constexpr int max_memory_parts = 1024;
+/// I/O threads of one guest.
+inline constexpr int max_iothreads = 16384;
+/// Bytes of the name in <virtguard:scheduler>.
+inline constexpr std::size_t max_scheduler_bytes = 256;
+
+/// The namespace of <virtguard:admission> in a domain's <metadata>.
+inline constexpr std::string_view admission_namespace = "https://virtguard.org/xmlns/admission/1";
+
+/// Prepares libxml2. To be called once, before a second thread exists.
+void initialise();
+
+/// Reads a domain with libvirt's rules for units, defaults and rounding. What is refused is what
+/// has no meaning for admission: a domain that libvirt would refuse for other reasons is read.
+/// Errc::limit: larger or deeper than the limits above. Errc::syntax: not XML, a document with a
+/// DOCTYPE (libvirt never writes one), or one whose root is not <domain>. Errc::invalid: a domain
+/// that cannot be; the text has the line, the element and what was expected.
+/// Threads may call it at the same time. It keeps nothing of the text.
+[[nodiscard]] Result<core::Domain> parse_domain(std::string_view xml);
+
+} // namespace virtguard::domxml
