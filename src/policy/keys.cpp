@@ -175,19 +175,21 @@ constexpr Key known_keys[] = {
 
 struct Table {
     std::string_view path;
-    void (*enter)(Policy& policy, const Names& names);
+    bool (*enter)(Policy& policy, const Names& names); ///< as enter_table()
 };
 
 constexpr Table tables_that_say_something[] = {
     {"memory.overhead",
      [](Policy& policy, const Names&) {
-         if (!policy.memory.overhead)
-             policy.memory.overhead.emplace();
+         if (policy.memory.overhead)
+             return false;
+         policy.memory.overhead.emplace();
+         return true;
      }},
     {"scheduler.accept.<scheduler>",
      [](Policy& policy, const Names& names) {
-         policy.scheduler.accept.try_emplace(names.scheduler,
-                                             core::AcceptedScheduler{names.scheduler, {}});
+         const core::AcceptedScheduler accepted{.match = names.scheduler};
+         return policy.scheduler.accept.try_emplace(names.scheduler, accepted).second;
      }},
 };
 
@@ -269,10 +271,7 @@ Result<std::string> read_part(std::string_view placeholder, std::string_view tex
 
 bool enter_table(std::string_view path, core::Policy& policy, const Names& names) {
     const auto* found = std::ranges::find(tables_that_say_something, path, &Table::path);
-    if (found == std::end(tables_that_say_something))
-        return false;
-    found->enter(policy, names);
-    return true;
+    return found != std::end(tables_that_say_something) && found->enter(policy, names);
 }
 
 } // namespace virtguard::policy

@@ -41,7 +41,8 @@ struct Key {
 [[nodiscard]] Result<std::string> read_part(std::string_view placeholder, std::string_view text,
                                             Names& names);
 
-/// Does what the mere presence of a table says, also of an empty one; false where it says nothing.
+/// Does what the mere presence of a table says, also of an empty one; whether that changed the
+/// policy.
 bool enter_table(std::string_view path, core::Policy& policy, const Names& names);
 
 } // namespace virtguard::policy
