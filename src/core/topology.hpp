@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/error.hpp"
 #include "base/idset.hpp"
 
 namespace virtguard::core {
@@ -25,7 +27,9 @@ struct Node {
     int id = 0;       ///< as the kernel numbers it; ids may have gaps
     std::string kind; ///< hwloc's subtype: "DRAM", "HBM", "MCDRAM", "NVM", "GPUMemory"; often ""
     IdSet pus;        ///< online PUs local to it; nodes may share them (HBM beside DRAM)
-    std::int64_t memory = 0;     ///< bytes of all its RAM, that of the hugepage pools included
+    /// Bytes of all its RAM, that of the hugepage pools included. In a file it may be less than
+    /// they claim (0 where it was not known): then there is no ordinary memory.
+    std::int64_t memory = 0;
     std::vector<PagePool> pools; ///< by page size, ascending
 
     friend bool operator==(const Node&, const Node&) = default;
@@ -46,5 +50,28 @@ struct Topology {
 
     friend bool operator==(const Topology&, const Topology&) = default;
 };
+
+/// A pool to be, as simulate's --pages says it.
+struct PageSetting {
+    int node = 0;
+    std::int64_t page_size = 0;
+    std::int64_t pages = 0;
+
+    friend bool operator==(const PageSetting&, const PageSetting&) = default;
+};
+
+/// Reads "NODE:SIZE=COUNT", such as "0:2Mi=512".
+[[nodiscard]] Result<PageSetting> parse_page_setting(std::string_view text);
+
+/// Makes that size's pool on that node have so many pages, out of the node's memory, and the
+/// default hugepage what usual_hugepage() then says. On an error nothing is changed.
+[[nodiscard]] Result<> set_pages(Topology& topology, const PageSetting& setting);
+
+/// A power of two above the base page.
+[[nodiscard]] bool is_hugepage_size(std::int64_t size, std::int64_t base_page) noexcept;
+
+/// The default hugepage of a topology that came without its kernel's word: 2 MiB where it has that
+/// size, else its smallest; nothing where it has none.
+[[nodiscard]] std::optional<std::int64_t> usual_hugepage(const Topology& topology);
 
 } // namespace virtguard::core

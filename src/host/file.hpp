@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Files as text, bounded.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+
+namespace virtguard::host {
+
+/// More than any file of sysfs or /proc that is read here: a list of 16,384 CPUs takes 100 KB.
+inline constexpr std::size_t kernel_file_limit = std::size_t{1} << 20;
+
+/// The whole file. Errors: not_found where there is none (also where a hot-unplugged CPU or node
+/// took it away in the middle), limit where it is longer than limit bytes, io.
+[[nodiscard]] Result<std::string> read_file(const std::filesystem::path& path, std::size_t limit);
+
+/// A file of one number, as sysfs has it.
+[[nodiscard]] Result<std::int64_t> read_number(const std::filesystem::path& path);
+
+/// The names in a folder, unsorted, without "." and ".."; not_found where there is no such folder.
+[[nodiscard]] Result<std::vector<std::string>> list_folder(const std::filesystem::path& path);
+
+} // namespace virtguard::host
