@@ -19,8 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::unexpected<Error> unreadable(const fs::path& path, const std::error_code& error) {
-    const Errc code = error == std::errc::no_such_file_or_directory ? Errc::not_found : Errc::io;
-    return fail(code, "{}: cannot be read: {}", one_line(path.native()), error.message());
+    return fail(Errc::io, "{}: cannot be read: {}", one_line(path.native()), error.message());
 }
 
 std::error_code last_error() {
@@ -60,13 +59,17 @@ bool is_policy_name(std::string_view name) {
     return name.ends_with(".toml") && !name.starts_with('.') && !name.contains(".dpkg-");
 }
 
-/// By name; of an absent directory nothing.
+/// Not there at all; a link to nowhere is a mistake, not an absence.
+bool is_absent(const fs::path& path) {
+    std::error_code unknown; // then it is for whoever opens it to say
+    return fs::symlink_status(path, unknown).type() == fs::file_type::not_found;
+}
+
+/// By name.
 Result<std::vector<fs::path>> list_policies(const fs::path& directory) {
     std::error_code error;
     std::vector<fs::path> files;
     fs::directory_iterator entry(directory, error);
-    if (error == std::errc::no_such_file_or_directory)
-        return files;
     for (; !error && entry != fs::directory_iterator{}; entry.increment(error)) {
         if (!is_policy_name(entry->path().filename().native()))
             continue;
@@ -93,20 +96,22 @@ Loaded load_directory(const fs::path& directory) {
 
     std::vector<PolicyText> texts;
     std::vector<std::string> problems;
-    const auto read = [&](const fs::path& path, bool may_be_absent) {
+    const auto read = [&](const fs::path& path) {
         auto text = read_plain_file(path);
         if (text)
             texts.push_back(std::move(*text));
-        else if (!may_be_absent || text.error().code != Errc::not_found)
+        else
             problems.push_back(std::move(text.error().what));
     };
-    read(directory / "virtguard.toml", true);
-    const auto more = list_policies(directory / "conf.d");
-    if (!more)
-        problems.push_back(more.error().what);
-    else
-        for (const fs::path& path : *more)
-            read(path, false);
+    if (const fs::path main = directory / "virtguard.toml"; !is_absent(main))
+        read(main);
+    if (const fs::path more = directory / "conf.d"; !is_absent(more)) {
+        const auto files = list_policies(more);
+        if (files)
+            std::ranges::for_each(*files, read);
+        else
+            problems.push_back(files.error().what);
+    }
 
     Loaded loaded = load(texts);
     if (problems.empty())

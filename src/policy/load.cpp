@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <ranges>
 #include <string_view>
 #include <utility>
 
@@ -85,13 +84,20 @@ Value value_of(const toml::node& node) {
     return Unfit{node.is_array() ? "an array" : "a date or time"};
 }
 
-/// The line that has too many dots for toml++, or nothing. A comment of its own line cannot hold
-/// keys, whatever stands around it.
+/// A comment and nothing else, whatever stands around it: no quotes, which could end a string of
+/// several lines, and none of the characters that toml++ takes for the end of a line.
+bool is_plain_comment(std::string_view line) {
+    return line.starts_with('#') && std::ranges::all_of(line, [](char c) {
+               return c >= ' ' && c <= '~' && c != '"' && c != '\'';
+           });
+}
+
+/// The line that has too many dots for toml++, or nothing.
 std::optional<std::uint32_t> find_deep_line(std::string_view text) {
     for (std::uint32_t line = 1; !text.empty(); ++line) {
         const std::string_view content = text.substr(0, text.find('\n'));
         text.remove_prefix(std::min(content.size() + 1, text.size()));
-        if (!content.starts_with('#') && std::ranges::count(content, '.') > max_dots_in_line)
+        if (std::ranges::count(content, '.') > max_dots_in_line && !is_plain_comment(content))
             return line;
     }
     return std::nullopt;
@@ -129,6 +135,7 @@ class Loader {
                         const IdSet& others);
     void forget_below(const std::string& path);
     void complain(const toml::source_region& where, std::string_view path, std::string_view what);
+    void keep_first_problems();
     [[nodiscard]] Position position(const toml::source_region& where) const;
     [[nodiscard]] std::string file_and_line(const Position& position) const;
     [[nodiscard]] std::vector<std::string> lines() const;
@@ -138,6 +145,7 @@ class Loader {
     core::Policy policy_;
     std::map<std::string, Position> set_at_;
     std::vector<Problem> problems_;
+    std::size_t problems_dropped_ = 0;
 };
 
 Loaded Loader::load() && {
@@ -146,14 +154,14 @@ Loaded Loader::load() && {
             read_table(*table, Place{});
         else
             problems_.push_back(table.error());
+        keep_first_problems();
     }
     const IdSet dedicated = policy_.cpu.dedicated.value_or(IdSet{});
     check_disjoint("cpu.shared", policy_.cpu.shared.value_or(IdSet{}), "cpu.dedicated", dedicated);
     check_disjoint("cpu.dedicated", dedicated, "reserve.cpus", policy_.reserve.cpus);
-    if (!problems_.empty()) {
-        std::ranges::stable_sort(problems_, {}, &Problem::position);
+    keep_first_problems();
+    if (!problems_.empty())
         return std::unexpected(lines());
-    }
     for (const auto& [path, where] : set_at_)
         policy_.origins.emplace(path, file_and_line(where));
     return std::move(policy_);
@@ -184,23 +192,23 @@ void Loader::read_entry(const toml::key& key, const toml::node& node, const Plac
 /// The place of a key of the table here; nothing, and a problem, where it may have no such key.
 std::optional<Place> Loader::below(const toml::key& key, const Place& here) {
     const std::vector<std::string_view> known = parts_below(here.pattern);
-    const bool takes_any_name = known.front().starts_with('<');
+    const auto refuse = [&](std::string_view what) {
+        complain(key.source(), joined(here.path, printable(written(key.str()))), what);
+        return std::nullopt;
+    };
     Place place = here;
-    place.pattern = joined(here.pattern, takes_any_name ? known.front() : key.str());
-    const std::string shown_path = joined(here.path, printable(written(key.str())));
-    if (!takes_any_name && std::ranges::find(known, key.str()) == known.end()) {
-        complain(key.source(), shown_path, what_to_write_instead(key.str(), known));
-        return std::nullopt;
-    }
-    place.path = joined(here.path, key.str());
-    if (!takes_any_name)
+    if (known.front().starts_with('<')) {
+        const auto name = read_part(known.front(), key.str(), place.names);
+        if (!name)
+            return refuse(name.error().what);
+        place.pattern = joined(here.pattern, known.front());
+        place.path = joined(here.path, written(*name));
         return place;
-    const auto name = read_part(known.front(), key.str(), place.names);
-    if (!name) {
-        complain(key.source(), shown_path, name.error().what);
-        return std::nullopt;
     }
-    place.path = joined(here.path, written(*name));
+    if (std::ranges::find(known, key.str()) == known.end())
+        return refuse(what_to_write_instead(key.str(), known));
+    place.pattern = joined(here.pattern, key.str());
+    place.path = joined(here.path, key.str());
     return place;
 }
 
@@ -242,6 +250,14 @@ void Loader::complain(const toml::source_region& where, std::string_view path,
     problems_.push_back({position(where), fmt::format("{}: {}", path, what)});
 }
 
+void Loader::keep_first_problems() {
+    std::ranges::stable_sort(problems_, {}, &Problem::position);
+    if (problems_.size() > max_problems) {
+        problems_dropped_ += problems_.size() - max_problems;
+        problems_.resize(max_problems);
+    }
+}
+
 Position Loader::position(const toml::source_region& where) const {
     return {file_, where.begin.line, where.begin.column};
 }
@@ -252,14 +268,14 @@ std::string Loader::file_and_line(const Position& position) const {
 
 std::vector<std::string> Loader::lines() const {
     std::vector<std::string> lines;
-    for (const auto& [where, text] : problems_ | std::views::take(max_problems)) {
+    for (const auto& [where, text] : problems_) {
         const std::string file = where.line == 0
                                      ? one_line(texts_[where.file].file)
                                      : fmt::format("{}:{}", file_and_line(where), where.column);
         lines.push_back(fmt::format("{}: {}", file, one_line(text)));
     }
-    if (problems_.size() > max_problems)
-        lines.push_back(fmt::format("and {} more", problems_.size() - max_problems));
+    if (problems_dropped_ > 0)
+        lines.push_back(fmt::format("and {} more", problems_dropped_));
     return lines;
 }
 

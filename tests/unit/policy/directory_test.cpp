@@ -118,6 +118,15 @@ TEST_CASE("the main file must be a file where there is one") {
                 folder.file("conf.d") + ": cannot be read: Not a directory"});
 }
 
+TEST_CASE("a link to nowhere is an error, not an absent file") {
+    const Folder folder;
+    fs::create_symlink("absent", folder.path() / "virtguard.toml");
+    fs::create_symlink("absent", folder.path() / "conf.d");
+    CHECK(errors_of(load_directory(folder.path())) ==
+          Lines{folder.file("virtguard.toml") + ": cannot be read: No such file or directory",
+                folder.file("conf.d") + ": cannot be read: No such file or directory"});
+}
+
 TEST_CASE("too many files and too large ones are refused") {
     const Folder folder;
     for (std::size_t i = 0; i < max_files; ++i)

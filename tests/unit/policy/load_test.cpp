@@ -515,6 +515,13 @@ TEST_CASE("of very many errors the first hundred are told and the rest counted")
     CHECK(lines.back() == "and 19900 more");
 }
 
+TEST_CASE("errors of many files are bounded too") {
+    const PolicyText bad{"p", "x = 1\nmode = 1\ncpu = 1\n"};
+    const Lines lines = errors_of(Texts(50, bad));
+    REQUIRE(lines.size() == 101);
+    CHECK(lines.back() == "and 50 more");
+}
+
 TEST_CASE("hostile text is an error of bounded lines without control characters") {
     const int many = 200'000;
     const auto text = GENERATE_COPY(values<std::string>({
@@ -522,6 +529,10 @@ TEST_CASE("hostile text is an error of bounded lines without control characters"
         "a = " + repeated("{a=", many),
         repeated("a.", many) + "a = 1",
         "[" + repeated("a.", many) + "a]",
+        "x = [\"\"\"\n#\"\"\", {" + repeated("a.", many) + "a = 1}]",
+        "#\r" + repeated("a.", many) + "a = 1",
+        "#\v" + repeated("a.", many) + "a = 1",
+        "#\xe2\x80\xa8" + repeated("a.", many) + "a = 1",
         repeated("[[a]]\n", 1000) + repeated("[a", 1),
         "x = " + repeated("[\n{" + repeated("a.", 64) + "a = ", 127) + "1" + repeated("}]", 127),
         repeated("x", many) + " = 1",
