@@ -24,6 +24,13 @@ struct Ownership {
 [[nodiscard]] Decision decide(const Domain& domain, const Demand& demand, const Holdings& others,
                               const Host& host, const Policy& policy);
 
+/// What a start was answered, and what it asked for.
+struct Answer {
+    Decision decision;
+    Demand demand;
+    std::string scheduler;
+};
+
 /// The answer to a domain that no host could run.
 [[nodiscard]] Decision refuse_invalid(const Error& error, const Policy& policy);
 

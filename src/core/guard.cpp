@@ -33,6 +33,16 @@ Answer Guard::start_at_once(const Domain& domain) {
     return answer;
 }
 
+void Guard::claim(const Domain& domain, Instant when) {
+    if (!is_older(identity_of(domain), when))
+        record(domain, GuestState::pending, when);
+}
+
+void Guard::started(const std::string& identity, Instant when) {
+    if (const Guest* guest = ledger_.find(identity))
+        running(Domain(guest->domain), when);
+}
+
 void Guard::running(const Domain& domain, Instant when) {
     if (!is_older(identity_of(domain), when))
         record(domain, GuestState::running, when);

@@ -29,13 +29,6 @@ struct Look {
     std::vector<std::string> unreadable; ///< identities of active domains that could not be read
 };
 
-/// What a start was answered, and what it asked for.
-struct Answer {
-    Decision decision;
-    Demand demand;
-    std::string scheduler;
-};
-
 class Guard {
   public:
     Guard(Topology topology, Policy policy);
@@ -53,6 +46,12 @@ class Guard {
     /// race for one place exactly one gets it. `when` is the exec of the hook that asks. A second
     /// start of the same identity replaces the first's claim, or, refused, leaves it.
     Answer admit(const Domain& domain, Instant when);
+
+    /// Holds the place of a start that went ahead without our answer (its hook gave up waiting).
+    void claim(const Domain& domain, Instant when);
+
+    /// The start of a known guest succeeded; nothing where it is not known (a look will find it).
+    void started(const std::string& identity, Instant when);
 
     /// A guest runs: its start succeeded, or libvirt found it running. Never refused.
     void running(const Domain& domain, Instant when);

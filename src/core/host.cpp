@@ -195,6 +195,14 @@ IdSet Host::cpus_of(const IdSet& pus) const {
     return result;
 }
 
+IdSet Host::pus_of(const IdSet& cpus) const {
+    IdSet result;
+    for (const auto& [pu, cpu] : cpu_of_pu)
+        if (cpus.contains(cpu))
+            result.insert(pu);
+    return result;
+}
+
 IdSet Host::nodes_of(const Resource& resource, const IdSet& places) const {
     if (resource.kind != Resource::Kind::cpu)
         return places;
@@ -223,8 +231,10 @@ Host make_host(const Topology& topology, const Policy& policy) {
     host.online = topology.online;
     host.offline = topology.offline;
     add_cpus(host, topology, policy);
-    for (const Node& node : topology.nodes)
+    for (const Node& node : topology.nodes) {
+        host.node_pus[node.id] = node.pus;
         host.node_cpus[node.id] = host.cpus_of(node.pus);
+    }
     host.pools[Resource::memory()] = memory_pool(topology, policy);
     add_hugepage_pools(host, topology, policy);
     return host;

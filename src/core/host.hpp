@@ -38,7 +38,8 @@ struct Pool {
 /// Built once for a topology and a policy; a value.
 struct Host {
     std::map<Resource, Pool> pools;
-    std::map<int, IdSet> node_cpus; ///< the CPUs local to each node, by node id
+    std::map<int, IdSet> node_pus;  ///< the online PUs local to each node, by node id
+    std::map<int, IdSet> node_cpus; ///< the CPUs they belong to
     std::map<int, int> cpu_of_pu;   ///< by online PU
     IdSet dedicated_cpus;           ///< CPUs that dedicated vCPUs may have
     IdSet shared_cpus;              ///< CPUs that all other vCPUs may have
@@ -55,6 +56,8 @@ struct Host {
     [[nodiscard]] const Pool* pool(const Resource& resource) const;
     /// The CPUs that PUs belong to; PUs that are not online belong to none.
     [[nodiscard]] IdSet cpus_of(const IdSet& pus) const;
+    /// The online PUs of CPUs.
+    [[nodiscard]] IdSet pus_of(const IdSet& cpus) const;
     /// Each place's own node: of CPUs the lowest node they are local to (HBM nodes share the CPUs
     /// of the DRAM beside them).
     [[nodiscard]] IdSet nodes_of(const Resource& resource, const IdSet& places) const;

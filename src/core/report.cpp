@@ -42,7 +42,7 @@ IdSet everywhere(const Host& host, const Resource& resource, const Classes& clas
 
 NodeReport report_node(const Host& host, int node, const std::vector<Resource>& resources,
                        const Holdings& held) {
-    NodeReport report{.id = node, .cpus = host.node_cpus.at(node)};
+    NodeReport report{.id = node, .cpus = host.node_pus.at(node)};
     for (const Resource& resource : resources) {
         const Pool* pool = host.pool(resource);
         const IdSet places = host.places_of(resource, node);
@@ -84,11 +84,33 @@ Report make_report(const Host& host, const Holdings& held) {
     return report;
 }
 
-IdSet shown_nodes(const Host& host, const Piece& piece) {
-    const Pool* pool = host.pool(piece.resource);
-    if (pool == nullptr || piece.places == pool->unbound || pool->all().is_subset_of(piece.places))
-        return {};
-    return host.nodes_of(piece.resource, piece.places);
+std::vector<ShownPiece> shown_pieces(const Host& host, const Demand& demand) {
+    std::vector<ShownPiece> result;
+    for (const Piece& piece : demand.pieces) {
+        const Pool* pool = host.pool(piece.resource);
+        const bool anywhere = pool == nullptr || piece.places == pool->unbound ||
+                              pool->all().is_subset_of(piece.places);
+        const IdSet nodes = anywhere ? IdSet{} : host.nodes_of(piece.resource, piece.places);
+        result.push_back({piece.resource, piece.amount, nodes, piece.whole});
+    }
+    return result;
+}
+
+Outcome make_outcome(const Domain& domain, const Answer& answer, const Host& host,
+                     const Policy& policy) {
+    Outcome outcome{.name = domain.name,
+                    .uuid = domain.uuid,
+                    .scheduler = answer.scheduler,
+                    .admitted = answer.decision.admitted(),
+                    .mode = policy.mode,
+                    .demand = answer.demand.total(),
+                    .overhead = answer.demand.overhead,
+                    .pieces = shown_pieces(host, answer.demand),
+                    .reasons = answer.decision.reasons,
+                    .notes = answer.demand.notes};
+    if (!outcome.reasons.empty())
+        outcome.mode = std::ranges::max(outcome.reasons, {}, &Reason::mode).mode;
+    return outcome;
 }
 
 } // namespace virtguard::core

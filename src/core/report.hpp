@@ -2,10 +2,13 @@
 #pragma once
 // The one picture of the host that every view shows: status, simulate, later D-Bus and metrics.
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/uuid.hpp"
 #include "core/admission.hpp"
 #include "core/host.hpp"
 #include "core/ledger.hpp"
@@ -29,8 +32,10 @@ struct Figures {
 
 struct NodeReport {
     int id = 0;
-    IdSet cpus; ///< CPUs local to it
+    IdSet cpus; ///< the online PUs local to it
     Figures figures;
+
+    friend bool operator==(const NodeReport&, const NodeReport&) = default;
 };
 
 struct Report {
@@ -44,7 +49,59 @@ struct Report {
 /// Works the picture out; dear on large hosts, so never on the way to an answer.
 [[nodiscard]] Report make_report(const Host& host, const Holdings& held);
 
-/// The host nodes of a piece as views show them: empty where it may use all there is.
-[[nodiscard]] IdSet shown_nodes(const Host& host, const Piece& piece);
+/// A piece as views show it: its host nodes, none where it may lie on any.
+struct ShownPiece {
+    Resource resource;
+    std::int64_t amount = 0;
+    IdSet nodes;
+    bool whole = false;
+
+    friend bool operator==(const ShownPiece&, const ShownPiece&) = default;
+};
+[[nodiscard]] std::vector<ShownPiece> shown_pieces(const Host& host, const Demand& demand);
+
+/// A decision as views show it.
+struct Outcome {
+    std::string name; ///< the domain's
+    std::optional<Uuid> uuid;
+    std::string scheduler;
+    bool admitted = false;
+    Mode mode = Mode::enforce; ///< of the strictest reason; without any, the host's
+    Quantities demand;         ///< overhead included
+    std::int64_t overhead = 0;
+    std::vector<ShownPiece> pieces;
+    std::vector<Reason> reasons;
+    std::vector<std::string> notes;
+
+    friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+[[nodiscard]] Outcome make_outcome(const Domain& domain, const Answer& answer, const Host& host,
+                                   const Policy& policy);
+
+/// A guest as views show it.
+struct GuestReport {
+    std::string name;
+    std::optional<Uuid> uuid;
+    std::string scheduler;
+    GuestState state = GuestState::running;
+    Quantities demand;
+
+    friend bool operator==(const GuestReport&, const GuestReport&) = default;
+};
+
+/// The daemon's whole status.
+struct Status {
+    std::string version;
+    std::string state; ///< "starting", "ready", "degraded"
+    std::vector<std::string> problems;
+    Mode mode = Mode::enforce;
+    std::uint64_t admitted = 0; ///< starts, since the daemon began
+    std::uint64_t refused = 0;
+    std::uint64_t would_refuse = 0; ///< admitted only because the mode is observe
+    Report report;
+    std::vector<GuestReport> guests;
+
+    friend bool operator==(const Status&, const Status&) = default;
+};
 
 } // namespace virtguard::core

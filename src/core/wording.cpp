@@ -25,10 +25,9 @@ std::string where_text(const Host& host, const Shortage& shortage) {
     const IdSet nodes = host.nodes_of(shortage.resource, shortage.places);
     if (shortage.resource.kind != Resource::Kind::cpu)
         return fmt::format("{} on {}", name, nodes_text(nodes));
-    const std::string pus =
-        fmt::format("PU{} {}", plural(shortage.places.count()), shortage.places.text());
-    return nodes.empty() ? fmt::format("{} on {}", name, pus)
-                         : fmt::format("{} on {} ({})", name, pus, nodes_text(nodes));
+    const IdSet pus = host.pus_of(shortage.places);
+    const std::string head = fmt::format("{} on PU{} {}", name, plural(pus.count()), pus.text());
+    return nodes.empty() ? head : fmt::format("{} ({})", head, nodes_text(nodes));
 }
 
 std::string shortage_text(const Host& host, const Shortage& shortage) {
