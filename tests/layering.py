@@ -10,7 +10,7 @@ import re
 import sys
 import tempfile
 
-ADAPTERS = {"host", "domxml", "policy", "wire", "loop", "virt", "state", "bus", "metrics"}
+ADAPTERS = {"host", "domxml", "policy", "wire", "loop", "virt", "json", "bus", "metrics"}
 PROGRAMS = {"daemon", "ctl"}
 EVERYTHING = ADAPTERS | PROGRAMS | {"core", "base"}
 
@@ -33,7 +33,8 @@ FOREIGN = {
     r"systemd/sd-bus": {"bus"},
     r"systemd/sd-(event|daemon)\.h": {"loop"},
     r"CLI/": PROGRAMS,
-    r"nlohmann/": PROGRAMS | {"state"},
+    r"nlohmann/": {"json"},
+    r"libsmartcols/": {"ctl"},
 }
 # The C library and Linux, without which no folder below core can be.
 SYSTEM = re.compile(r"(sys|linux|arpa|netinet)/|[a-z0-9_]+(\.h)?$")

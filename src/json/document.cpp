@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "json/document.hpp"
+
+#include <array>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+namespace virtguard::json {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+using core::Figures;
+using core::Quantities;
+
+/// A UTF-8 text as it is; bytes that are none become U+FFFD, so that a document always is one.
+std::string dump(const Json& json) {
+    return json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
+// ------------------------------------------------------------------ writing
+
+Json ids(const IdSet& set) {
+    return set.ids();
+}
+
+Json quantities(const Quantities& amounts, bool with_zeros) {
+    Json result = Json::object();
+    for (const auto& [resource, amount] : amounts)
+        if (with_zeros || amount != 0)
+            result[resource.name()] = amount;
+    return result;
+}
+
+struct Column {
+    const char* name;
+    Quantities Figures::*member;
+};
+constexpr std::array<Column, 9> columns{{{"capacity", &Figures::capacity},
+                                         {"reserved", &Figures::reserved},
+                                         {"allocatable", &Figures::allocatable},
+                                         {"effective", &Figures::effective},
+                                         {"allocated", &Figures::allocated},
+                                         {"pending", &Figures::pending},
+                                         {"booked", &Figures::booked},
+                                         {"foreign", &Figures::foreign},
+                                         {"free", &Figures::free}}};
+
+void add_figures(Json& json, const Figures& figures) {
+    for (const Column& column : columns)
+        json[column.name] = quantities(figures.*column.member, /*with_zeros=*/true);
+}
+
+Json nodes_json(const std::vector<core::NodeReport>& nodes) {
+    Json result = Json::array();
+    for (const core::NodeReport& node : nodes) {
+        Json json{{"id", node.id}, {"cpus", node.cpus.text()}};
+        add_figures(json, node.figures);
+        result.push_back(std::move(json));
+    }
+    return result;
+}
+
+Json reason_json(const core::Reason& reason) {
+    return {{"code", core::code_name(reason.code)},
+            {"resource", reason.resource ? reason.resource->name() : ""},
+            {"nodes", ids(reason.nodes)},
+            {"requested", reason.requested},
+            {"free", reason.free},
+            {"effective", reason.effective},
+            {"mode", core::mode_name(reason.mode)},
+            {"text", reason.text}};
+}
+
+Json uuid_json(const std::optional<Uuid>& uuid) {
+    return uuid ? Json(uuid->text()) : Json("");
+}
+
+void add_outcome(Json& json, const core::Outcome& outcome, bool decided) {
+    json["domain"] = outcome.name;
+    json["uuid"] = uuid_json(outcome.uuid);
+    if (decided)
+        json["verdict"] = outcome.admitted ? "admit" : "refuse";
+    json["mode"] = core::mode_name(outcome.mode);
+    json["scheduler"] = outcome.scheduler;
+    json["demand"] = quantities(outcome.demand, /*with_zeros=*/false);
+    json["overhead"] = outcome.overhead;
+    json["pieces"] = Json::array();
+    for (const core::ShownPiece& piece : outcome.pieces)
+        json["pieces"].push_back({{"resource", piece.resource.name()},
+                                  {"amount", piece.amount},
+                                  {"nodes", ids(piece.nodes)},
+                                  {"whole", piece.whole}});
+    if (decided) {
+        json["reasons"] = Json::array();
+        for (const core::Reason& reason : outcome.reasons)
+            json["reasons"].push_back(reason_json(reason));
+    }
+    if (!outcome.notes.empty())
+        json["notes"] = outcome.notes;
+}
+
+const char* state_name(core::GuestState state) {
+    return state == core::GuestState::running ? "running" : "pending";
+}
+
+// ------------------------------------------------------------------ reading
+// The other end of our own socket wrote it, but a field that is missing or of another type must be
+// an error, not a crash: nlohmann's exceptions are caught in parse().
+
+template <class T, class Read>
+Result<T> parse(std::string_view document, Read read) {
+    try {
+        return read(Json::parse(document));
+    } catch (const Json::exception& error) {
+        return fail(Errc::invalid, "virtguardd's document: {}", error.what());
+    }
+}
+
+/// An error inside read() that is ours: nlohmann's own type, so that parse() has one thing to
+/// catch.
+[[noreturn]] void reject(const std::string& what) {
+    throw Json::other_error::create(0, what, nullptr);
+}
+
+template <class T>
+T require(Result<T> result) {
+    if (!result)
+        reject(result.error().what);
+    return *std::move(result);
+}
+
+IdSet read_ids(const Json& json) {
+    IdSet result;
+    for (const int id : json.get<std::vector<int>>()) {
+        if (id < 0 || id >= IdSet::limit)
+            reject("an id is out of range");
+        result.insert(id);
+    }
+    return result;
+}
+
+core::Resource read_resource(const std::string& name) {
+    return require(core::Resource::parse(name));
+}
+
+Quantities read_quantities(const Json& json) {
+    Quantities result;
+    for (const auto& [name, amount] : json.items())
+        result[read_resource(name)] = amount.get<std::int64_t>();
+    return result;
+}
+
+Figures read_figures(const Json& json) {
+    Figures figures;
+    for (const Column& column : columns)
+        figures.*column.member = read_quantities(json.at(column.name));
+    return figures;
+}
+
+core::Mode read_mode(const Json& json) {
+    for (const core::Mode mode : {core::Mode::off, core::Mode::observe, core::Mode::enforce})
+        if (json.get<std::string>() == core::mode_name(mode))
+            return mode;
+    reject("a mode is unknown");
+}
+
+core::Code read_code(const Json& json) {
+    for (int code = 0; code <= std::to_underlying(core::Code::not_ready); ++code)
+        if (json.get<std::string>() == core::code_name(static_cast<core::Code>(code)))
+            return static_cast<core::Code>(code);
+    reject("a reason's code is unknown");
+}
+
+std::optional<Uuid> read_uuid(const Json& json) {
+    return Uuid::parse(json.get<std::string>());
+}
+
+core::Reason read_reason(const Json& json) {
+    core::Reason reason{.code = read_code(json.at("code")),
+                        .nodes = read_ids(json.at("nodes")),
+                        .requested = json.at("requested").get<std::int64_t>(),
+                        .free = json.at("free").get<std::int64_t>(),
+                        .effective = json.at("effective").get<std::int64_t>(),
+                        .mode = read_mode(json.at("mode")),
+                        .text = json.at("text").get<std::string>()};
+    if (const auto name = json.at("resource").get<std::string>(); !name.empty())
+        reason.resource = read_resource(name);
+    return reason;
+}
+
+core::Outcome read_outcome(const Json& json) {
+    core::Outcome outcome{.name = json.at("domain").get<std::string>(),
+                          .uuid = read_uuid(json.at("uuid")),
+                          .scheduler = json.at("scheduler").get<std::string>(),
+                          .admitted = json.at("verdict") == "admit",
+                          .mode = read_mode(json.at("mode")),
+                          .demand = read_quantities(json.at("demand")),
+                          .overhead = json.at("overhead").get<std::int64_t>()};
+    for (const Json& piece : json.at("pieces"))
+        outcome.pieces.push_back({.resource = read_resource(piece.at("resource")),
+                                  .amount = piece.at("amount").get<std::int64_t>(),
+                                  .nodes = read_ids(piece.at("nodes")),
+                                  .whole = piece.at("whole").get<bool>()});
+    for (const Json& reason : json.at("reasons"))
+        outcome.reasons.push_back(read_reason(reason));
+    if (json.contains("notes"))
+        outcome.notes = json.at("notes").get<std::vector<std::string>>();
+    return outcome;
+}
+
+core::Report read_report(const Json& json) {
+    core::Report report;
+    report.host = read_figures(json.at("host"));
+    for (const Json& node : json.at("nodes"))
+        report.nodes.push_back({.id = node.at("id").get<int>(),
+                                .cpus = require(IdSet::parse(node.at("cpus").get<std::string>())),
+                                .figures = read_figures(node)});
+    for (const auto& [name, ratio] : json.at("overcommit").items())
+        report.overcommit[read_resource(name)] = require(Ratio::parse(ratio.get<std::string>()));
+    for (const Json& name : json.at("over_capacity"))
+        report.over_capacity.push_back(read_resource(name));
+    return report;
+}
+
+core::GuestReport read_guest(const Json& json) {
+    return {.name = json.at("name").get<std::string>(),
+            .uuid = read_uuid(json.at("uuid")),
+            .scheduler = json.at("scheduler").get<std::string>(),
+            .state = json.at("state") == "running" ? core::GuestState::running
+                                                   : core::GuestState::pending,
+            .demand = read_quantities(json.at("demand"))};
+}
+
+} // namespace
+
+std::string simulation_document(const std::vector<Event>& events, const core::Report& report) {
+    Json json{{"events", Json::array()}};
+    for (const Event& event : events) {
+        Json one{{"event", event.event}};
+        if (event.outcome)
+            add_outcome(one, *event.outcome, event.decided);
+        json["events"].push_back(std::move(one));
+    }
+    json["host"] = Json::object();
+    add_figures(json["host"], report.host);
+    json["nodes"] = nodes_json(report.nodes);
+    return dump(json);
+}
+
+std::string outcome_document(const core::Outcome& outcome) {
+    Json json = Json::object();
+    add_outcome(json, outcome, /*decided=*/true);
+    return dump(json);
+}
+
+Result<core::Outcome> parse_outcome(std::string_view document) {
+    return parse<core::Outcome>(document, read_outcome);
+}
+
+std::string status_document(const core::Status& status) {
+    Json json{{"version", status.version},
+              {"state", status.state},
+              {"problems", status.problems},
+              {"mode", core::mode_name(status.mode)},
+              {"decisions",
+               {{"admitted", status.admitted},
+                {"refused", status.refused},
+                {"would_refuse", status.would_refuse}}}};
+    json["overcommit"] = Json::object();
+    for (const auto& [resource, ratio] : status.report.overcommit)
+        json["overcommit"][resource.name()] = ratio.text();
+    json["over_capacity"] = Json::array();
+    for (const core::Resource& resource : status.report.over_capacity)
+        json["over_capacity"].push_back(resource.name());
+    json["host"] = Json::object();
+    add_figures(json["host"], status.report.host);
+    json["nodes"] = nodes_json(status.report.nodes);
+    json["domains"] = Json::array();
+    for (const core::GuestReport& guest : status.guests)
+        json["domains"].push_back({{"name", guest.name},
+                                   {"uuid", uuid_json(guest.uuid)},
+                                   {"scheduler", guest.scheduler},
+                                   {"state", state_name(guest.state)},
+                                   {"demand", quantities(guest.demand, /*with_zeros=*/false)}});
+    return dump(json);
+}
+
+Result<core::Status> parse_status(std::string_view document) {
+    return parse<core::Status>(document, [](const Json& json) {
+        const Json& decisions = json.at("decisions");
+        core::Status status{.version = json.at("version").get<std::string>(),
+                            .state = json.at("state").get<std::string>(),
+                            .problems = json.at("problems").get<std::vector<std::string>>(),
+                            .mode = read_mode(json.at("mode")),
+                            .admitted = decisions.at("admitted").get<std::uint64_t>(),
+                            .refused = decisions.at("refused").get<std::uint64_t>(),
+                            .would_refuse = decisions.at("would_refuse").get<std::uint64_t>(),
+                            .report = read_report(json)};
+        for (const Json& guest : json.at("domains"))
+            status.guests.push_back(read_guest(guest));
+        return status;
+    });
+}
+
+} // namespace virtguard::json

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The JSON documents that virtguardctl shows and virtguardd sends it: docs/json.md has their
+// schema. Names are those of DESIGN section 7; bytes and vCPUs are integers, sets of nodes arrays.
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.hpp"
+#include "core/report.hpp"
+
+namespace virtguard::json {
+
+/// One event of simulate: the argument as given and, of a domain's event, what came of it.
+struct Event {
+    std::string event;
+    std::optional<core::Outcome> outcome;
+    bool decided = false; ///< it was a start, which has a verdict
+};
+
+[[nodiscard]] std::string simulation_document(const std::vector<Event>& events,
+                                              const core::Report& report);
+
+[[nodiscard]] std::string outcome_document(const core::Outcome& outcome);
+[[nodiscard]] Result<core::Outcome> parse_outcome(std::string_view document);
+
+[[nodiscard]] std::string status_document(const core::Status& status);
+[[nodiscard]] Result<core::Status> parse_status(std::string_view document);
+
+} // namespace virtguard::json
