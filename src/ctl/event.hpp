@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The events of simulate, from arguments to values.
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/ratio.hpp"
+#include "core/domain.hpp"
+#include "core/host.hpp"
+#include "core/ledger.hpp"
+#include "core/resource.hpp"
+
+namespace virtguard::ctl {
+
+/// start:FILE, or running:FILE (already there: counted, not checked).
+struct Start {
+    bool already_runs = false;
+    Result<core::Domain> domain; ///< Errc::invalid: a domain that no host could run
+};
+/// stop:NAME-or-UUID
+struct Stop {
+    std::string guest;
+};
+/// ratio:RESOURCE=VALUE
+struct SetRatio {
+    core::Resource resource;
+    Ratio ratio;
+};
+/// reserve:NAME:RESOURCE[@NODE]=VALUE[,...][:NAME-or-UUID]
+struct Reserve {
+    struct Item {
+        core::Resource resource;
+        std::optional<int> node;
+        std::int64_t amount = 0;
+    };
+    std::string name;
+    std::vector<Item> items;
+    std::optional<std::string> guest;
+};
+using Event = std::variant<Start, Stop, SetRatio, Reserve>;
+
+/// Reads an event and the file it names. The error says what was expected.
+[[nodiscard]] Result<Event> parse_event(const std::string& argument);
+
+/// The pieces of a reservation on this host: shared vCPUs, pageable memory, whole pages.
+[[nodiscard]] Result<std::vector<core::Piece>> pieces_of(const Reserve& reserve,
+                                                         const core::Host& host);
+
+} // namespace virtguard::ctl

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// virtguardctl: the operator's tool. virtguardctl(1).
+
+#include <chrono>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "base/text.hpp"
+#include "ctl/file.hpp"
+#include "ctl/show.hpp"
+#include "ctl/simulate.hpp"
+#include "domxml/parse.hpp"
+#include "wire/client.hpp"
+#include "wire/exchange.hpp"
+#include "json/document.hpp"
+
+namespace virtguard::ctl {
+
+namespace {
+
+constexpr std::chrono::seconds patience{10}; // a person waits; the daemon answers in milliseconds
+
+struct Options {
+    std::string socket = wire::hook_socket_path;
+    std::string file;
+    bool json = false;
+    SimulateOptions simulate;
+};
+
+/// Asks the daemon; when that fails the exit status says whose fault it was.
+int ask(const Options& options, wire::Operation operation, const std::string& body,
+        int (*show)(const Options& options, const std::string& document)) {
+    const auto reply = wire::exchange(options.socket, operation, body, patience);
+    if (!reply) {
+        show_error(fmt::format("virtguardd at {}: {}", options.socket, reply.error().what));
+        return exit_unreachable;
+    }
+    if (reply->verdict != wire::Verdict::done) {
+        show_error(reply->body);
+        return exit_bad_input;
+    }
+    return show(options, reply->body);
+}
+
+int show_status(const Options& options, const std::string& document) {
+    if (options.json) {
+        print(document + "\n");
+        return exit_ok;
+    }
+    const auto status = json::parse_status(document);
+    if (!status)
+        return input_error(status.error());
+    print(status_text(*status));
+    return exit_ok;
+}
+
+int show_check(const Options& options, const std::string& document) {
+    const auto outcome = json::parse_outcome(document);
+    if (!outcome)
+        return input_error(outcome.error());
+    print(options.json ? document + "\n" : outcome_text(*outcome));
+    return outcome->admitted ? exit_ok : exit_refused;
+}
+
+int check(const Options& options) {
+    const auto text = read_file(options.file, domxml::max_document_bytes);
+    if (!text)
+        return input_error(text.error());
+    return ask(options, wire::Operation::check, *text, show_check);
+}
+
+int run(int argc, char** argv) {
+    Options options;
+    CLI::App app{"Looks at virtguardd and decides starts on files; see virtguardctl(1)"};
+    app.set_version_flag("--version", VIRTGUARD_VERSION);
+    app.require_subcommand(1);
+    app.add_option("--socket", options.socket, "virtguardd's socket")->capture_default_str();
+
+    CLI::App* status = app.add_subcommand("status", "what the host has, and who holds it");
+    status->add_flag("--json", options.json, "print the daemon's document");
+
+    CLI::App* check_file = app.add_subcommand("check", "what would a start be answered now?");
+    check_file->add_option("FILE", options.file, "domain XML; - reads standard input")->required();
+    check_file->add_flag("--json", options.json, "print the daemon's document");
+
+    SimulateOptions& simulation = options.simulate;
+    CLI::App* simulated =
+        app.add_subcommand("simulate", "decide starts on files; needs no daemon, no libvirt");
+    simulated
+        ->add_option("--topology", simulation.topology,
+                     "an hwloc XML file, or an hwloc synthetic description")
+        ->required();
+    simulated->add_option("--pages", simulation.pages, "NODE:SIZE=COUNT: a pool of hugepages")
+        ->allow_extra_args(false);
+    simulated->add_option("--policy", simulation.policy, "a policy file; the defaults without it");
+    simulated->add_flag("--json", simulation.json, "print one JSON document");
+    simulated->add_option("EVENT", simulation.events,
+                          "start:FILE, running:FILE, stop:NAME, ratio:RESOURCE=VALUE, "
+                          "reserve:NAME:RESOURCE[@NODE]=VALUE[,...][:NAME]");
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        return app.exit(error) == 0 ? exit_ok : exit_bad_input;
+    }
+    domxml::initialise();
+    if (status->parsed())
+        return ask(options, wire::Operation::status, {}, show_status);
+    if (check_file->parsed())
+        return check(options);
+    return simulate(simulation);
+}
+
+} // namespace
+
+} // namespace virtguard::ctl
+
+int main(int argc, char** argv) {
+    return virtguard::ctl::run(argc, argv);
+}
