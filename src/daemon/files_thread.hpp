@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The thread for what can block on storage: policy files, durable state. It runs jobs in order; a
+// job that has a result posts it to a mailbox itself.
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "base/error.hpp"
+#include "loop/mailbox.hpp"
+
+namespace virtguard::daemon {
+
+class FilesThread {
+  public:
+    using Job = std::move_only_function<void()>;
+
+    [[nodiscard]] static Result<std::unique_ptr<FilesThread>> start();
+
+    FilesThread(const FilesThread&) = delete;
+    FilesThread& operator=(const FilesThread&) = delete;
+    /// Finishes the jobs it was given; storage that hangs holds it up.
+    ~FilesThread();
+
+    /// Never waits. False: there are too many jobs already, and this one was not taken.
+    [[nodiscard]] bool run(Job job) { return jobs_->push(std::move(job)); }
+
+  private:
+    explicit FilesThread(std::unique_ptr<loop::Mailbox<Job>> jobs);
+    void work();
+
+    std::unique_ptr<loop::Mailbox<Job>> jobs_;
+    std::atomic<bool> ending_ = false;
+    std::thread thread_;
+};
+
+} // namespace virtguard::daemon

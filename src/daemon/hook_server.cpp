@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/hook_server.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <optional>
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "base/log.hpp"
+
+namespace virtguard::daemon {
+
+namespace {
+
+/// As many as libvirtd can have hooks at once (its workers, and a thread per reconnecting domain)
+/// on hosts of some thousand guests; what comes beyond waits in the kernel's queue.
+constexpr std::size_t max_connections = 1024;
+
+/// A hook sends all it has at once and is gone after hook.timeout; longer than this nobody waits.
+constexpr std::chrono::seconds max_age{60};
+
+constexpr int backlog = 4096;
+constexpr std::size_t read_size = 65536;
+
+/// Reads of one connection in one turn of the loop, so that one sender does not keep others
+/// waiting.
+constexpr int reads_per_turn = 4;
+
+} // namespace
+
+struct HookServer::Connection {
+    UniqueFd socket;
+    Instant deadline;
+    wire::RequestReader reader;
+    std::optional<std::string> reply; ///< what is left to be written; nothing while reading
+    std::optional<loop::Io> io;
+};
+
+Result<UniqueFd> listen_at(const std::string& path) {
+    const auto failed = [&] { return fail(Errc::io, "{}: {}", path, std::strerror(errno)); };
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (path.size() >= sizeof address.sun_path)
+        return fail(Errc::limit, "{}: too long for a socket, which has at most {} bytes", path,
+                    sizeof address.sun_path - 1);
+    std::ranges::copy(path, address.sun_path);
+    UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!listener)
+        return failed();
+    if (::unlink(path.c_str()) < 0 && errno != ENOENT)
+        return failed();
+    const mode_t old_mask = ::umask(0177);
+    const int bound =
+        ::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+    ::umask(old_mask);
+    if (bound < 0 || ::listen(listener.get(), backlog) < 0)
+        return failed();
+    return listener;
+}
+
+Result<std::unique_ptr<HookServer>> HookServer::create(loop::Loop& loop, UniqueFd listener,
+                                                       Handler handler) {
+    std::unique_ptr<HookServer> server(
+        new HookServer(loop, std::move(listener), std::move(handler)));
+    auto* raw = server.get();
+    auto accepting = loop.on_io(
+        "hook socket", server->listener_.get(), EPOLLIN,
+        [raw](std::uint32_t) { raw->accept_all(); }, loop::Priority::important);
+    auto timer = loop.timer("hook connections", [raw] { raw->drop_late(); });
+    if (!accepting)
+        return std::unexpected(accepting.error());
+    if (!timer)
+        return std::unexpected(timer.error());
+    server->accepting_ = std::make_unique<loop::Io>(*std::move(accepting));
+    server->timer_ = std::make_unique<loop::Timer>(*std::move(timer));
+    return server;
+}
+
+HookServer::HookServer(loop::Loop& loop, UniqueFd listener, Handler handler)
+    : loop_(loop), listener_(std::move(listener)), handler_(std::move(handler)) {}
+
+HookServer::~HookServer() = default;
+
+void HookServer::accept_all() {
+    while (connections_.size() < max_connections) {
+        UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        if (socket)
+            add(std::move(socket));
+        else if (errno != EINTR && errno != ECONNABORTED)
+            break; // nothing waits, or no descriptor is left: level-triggered, so we come back
+    }
+    if (connections_.size() >= max_connections && !accepting_->set_events(0))
+        log(Level::warning, "hook socket: cannot pause accepting, ignoring");
+}
+
+void HookServer::add(UniqueFd socket) {
+    if (!wire::peer_is_root(socket.get())) {
+        log(Level::warning, "hook socket: closed a connection that is not root's");
+        return;
+    }
+    Connection& connection = connections_.emplace_back();
+    connection.socket = std::move(socket);
+    connection.deadline = loop::now() + max_age;
+    auto io = loop_.on_io(
+        "hook connection", connection.socket.get(), EPOLLIN,
+        [this, &connection](std::uint32_t) { serve(connection); }, loop::Priority::important);
+    if (!io) {
+        log(Level::error, "hook socket: {}", io.error().what);
+        return drop(connection);
+    }
+    connection.io = *std::move(io);
+    if (connections_.size() == 1)
+        arm_timer();
+}
+
+void HookServer::serve(Connection& connection) {
+    if (!connection.reply && !read_request(connection))
+        return;
+    write_reply(connection);
+}
+
+/// True once there is a reply to write; the connection may be gone otherwise.
+bool HookServer::read_request(Connection& connection) {
+    std::array<char, read_size> buffer;
+    for (int i = 0; i < reads_per_turn; ++i) {
+        const ssize_t count = ::recv(connection.socket.get(), buffer.data(), buffer.size(), 0);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0 && errno == EAGAIN)
+            return false;
+        if (count <= 0) {
+            drop(connection);
+            return false;
+        }
+        auto request = connection.reader.feed({buffer.data(), static_cast<std::size_t>(count)});
+        if (!request) {
+            log(Level::warning, "hook socket: {}", wire::describe(request.error()));
+            drop(connection);
+            return false;
+        }
+        if (*request) {
+            connection.reply = handler_(**request);
+            return true;
+        }
+    }
+    return false;
+}
+
+void HookServer::write_reply(Connection& connection) {
+    std::string& reply = *connection.reply;
+    while (!reply.empty()) {
+        const ssize_t count =
+            ::send(connection.socket.get(), reply.data(), reply.size(), MSG_NOSIGNAL);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0 && errno == EAGAIN && connection.io->set_events(EPOLLOUT))
+            return;
+        if (count < 0)
+            break; // the asker is gone; what it asked for is answered all the same
+        reply.erase(0, static_cast<std::size_t>(count));
+    }
+    drop(connection);
+}
+
+void HookServer::drop(Connection& connection) {
+    const bool was_full = connections_.size() >= max_connections;
+    connections_.remove_if([&](const Connection& each) { return &each == &connection; });
+    if (was_full && !accepting_->set_events(EPOLLIN))
+        log(Level::error, "hook socket: cannot resume accepting");
+    if (connections_.empty())
+        timer_->disarm();
+}
+
+void HookServer::drop_late() {
+    while (!connections_.empty() && connections_.front().deadline <= loop::now())
+        drop(connections_.front());
+    arm_timer();
+}
+
+void HookServer::arm_timer() {
+    if (!connections_.empty())
+        timer_->arm(connections_.front().deadline);
+}
+
+} // namespace virtguard::daemon

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The sockets of the hook exchange: accepts root's connections, reads one request from each, hands
+// it on, writes the reply, closes. Nothing here waits; whoever dawdles is dropped.
+
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+
+#include "base/error.hpp"
+#include "base/instant.hpp"
+#include "base/unique.hpp"
+#include "loop/loop.hpp"
+#include "wire/server.hpp"
+
+namespace virtguard::daemon {
+
+/// Makes a listening socket at a path, in place of what a dead daemon left there; only root can
+/// connect to it.
+[[nodiscard]] Result<UniqueFd> listen_at(const std::string& path);
+
+class HookServer {
+  public:
+    /// The reply's bytes; empty: none, the connection is closed.
+    using Handler = std::function<std::string(const wire::Request&)>;
+
+    /// Serves a listening socket from then on, until destroyed. The loop must outlive it.
+    [[nodiscard]] static Result<std::unique_ptr<HookServer>>
+    create(loop::Loop& loop, UniqueFd listener, Handler handler);
+
+    HookServer(const HookServer&) = delete;
+    HookServer& operator=(const HookServer&) = delete;
+    ~HookServer();
+
+  private:
+    struct Connection;
+
+    HookServer(loop::Loop& loop, UniqueFd listener, Handler handler);
+    void accept_all();
+    void add(UniqueFd socket);
+    void serve(Connection& connection);
+    bool read_request(Connection& connection);
+    void write_reply(Connection& connection);
+    void drop(Connection& connection);
+    void drop_late();
+    void arm_timer();
+
+    loop::Loop& loop_;
+    UniqueFd listener_;
+    Handler handler_;
+    std::list<Connection> connections_; ///< by deadline, as all get the same time
+    std::unique_ptr<loop::Io> accepting_;
+    std::unique_ptr<loop::Timer> timer_;
+};
+
+} // namespace virtguard::daemon

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// virtguardd: options, construction, the loop, the end. virtguardd(8).
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <CLI/CLI.hpp>
+
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "daemon/files_thread.hpp"
+#include "daemon/hook_server.hpp"
+#include "daemon/service.hpp"
+#include "domxml/parse.hpp"
+#include "host/topology.hpp"
+#include "loop/loop.hpp"
+#include "loop/service.hpp"
+#include "virt/session.hpp"
+
+namespace virtguard::daemon {
+
+namespace {
+
+struct Options {
+    std::string policy_folder = "/etc/virtguard";
+    std::string run_folder = "/run/virtguard";
+    std::string state_folder = "/var/lib/virtguard";
+    std::string libvirt_uri = "qemu:///system";
+    std::string root = "/";
+    std::string topology; ///< "": this machine's
+};
+
+/// How long the libvirt thread may take to end; libvirt may hold it for as long as it likes.
+constexpr std::chrono::seconds stop_patience{2};
+
+Result<> make_folder(const std::string& path, mode_t mode) {
+    if (::mkdir(path.c_str(), mode) < 0 && errno != EEXIST)
+        return fail(Errc::io, "{}: {}", path, std::strerror(errno));
+    return {};
+}
+
+/// Held for life: two daemons would each admit what fits only once.
+Result<UniqueFd> lock_folder(const std::string& folder) {
+    const std::string path = folder + "/lock";
+    UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    if (!fd)
+        return fail(Errc::io, "{}: {}", path, std::strerror(errno));
+    if (::flock(fd.get(), LOCK_EX | LOCK_NB) < 0)
+        return fail(Errc::unavailable, "{}: another virtguardd runs", path);
+    return fd;
+}
+
+/// The socket systemd made, else our own.
+Result<UniqueFd> hook_listener(const std::string& run_folder) {
+    auto passed = loop::listen_fds();
+    if (!passed)
+        return std::unexpected(passed.error());
+    for (loop::PassedSocket& socket : *passed)
+        if (socket.name == "hook")
+            return std::move(socket.fd);
+    return listen_at(run_folder + "/hook.sock");
+}
+
+Result<core::Topology> load_topology(const Options& options) {
+    if (options.topology.empty())
+        return host::live_topology(options.root);
+    return host::topology_from(options.topology);
+}
+
+/// Everything that lives as long as the daemon, in the order it is made.
+class Daemon {
+  public:
+    static Result<int> run(const Options& options);
+
+  private:
+    explicit Daemon(loop::Loop loop) : loop_(std::move(loop)) {}
+    Result<> start(const Options& options);
+    Result<> start_service(const Options& options);
+    Result<> watch_signals_and_mail();
+    Result<> start_libvirt(const std::string& uri);
+
+    loop::Loop loop_;
+    UniqueFd lock_;
+    std::unique_ptr<loop::Mailbox<virt::Message>> from_libvirt_;
+    std::unique_ptr<loop::Mailbox<CheckedPolicy>> policies_;
+    std::unique_ptr<FilesThread> files_;
+    std::optional<Service> service_;
+    std::unique_ptr<HookServer> hooks_;
+    std::optional<loop::Signal> hangup_;
+    std::optional<loop::Io> libvirt_mail_;
+    std::optional<loop::Io> policy_mail_;
+    std::unique_ptr<virt::Session> session_;
+};
+
+Result<> Daemon::start_service(const Options& options) {
+    if (auto made = make_folder(options.run_folder, 0755); !made)
+        return made;
+    if (auto made = make_folder(options.state_folder, 0755); !made)
+        return made;
+    auto lock = lock_folder(options.run_folder);
+    if (!lock)
+        return std::unexpected(lock.error());
+    lock_ = *std::move(lock);
+    auto topology = load_topology(options);
+    if (!topology)
+        return context(topology.error(), "topology");
+    auto files = FilesThread::start();
+    if (!files)
+        return std::unexpected(files.error());
+    files_ = *std::move(files);
+    StartPolicy policy = policy_at_start(options.policy_folder, options.state_folder, *topology);
+    service_.emplace(ServiceOptions{.policy_folder = options.policy_folder,
+                                    .state_folder = options.state_folder,
+                                    .root = options.root,
+                                    .live_topology = options.topology.empty()},
+                     *std::move(topology), std::move(policy), *files_);
+    auto listener = hook_listener(options.run_folder);
+    if (!listener)
+        return std::unexpected(listener.error());
+    auto hooks =
+        HookServer::create(loop_, *std::move(listener), [this](const wire::Request& request) {
+            return service_->handle(request);
+        });
+    if (!hooks)
+        return std::unexpected(hooks.error());
+    hooks_ = *std::move(hooks);
+    return {};
+}
+
+Result<> Daemon::watch_signals_and_mail() {
+    auto policies = loop::Mailbox<CheckedPolicy>::create();
+    auto from_libvirt = loop::Mailbox<virt::Message>::create();
+    if (!policies || !from_libvirt)
+        return std::unexpected((!policies ? policies.error() : from_libvirt.error()));
+    policies_ = *std::move(policies);
+    from_libvirt_ = *std::move(from_libvirt);
+    auto hangup = loop_.on_signal("reload", SIGHUP, [this] {
+        loop::notify_reloading();
+        service_->reload(*policies_);
+    });
+    auto policy_mail = loop_.on_io("policies", policies_->fd(), EPOLLIN, [this](std::uint32_t) {
+        for (CheckedPolicy& policy : policies_->drain())
+            service_->apply(std::move(policy));
+        loop::notify_ready(service_->status_line());
+    });
+    auto libvirt_mail = loop_.on_io("libvirt", from_libvirt_->fd(), EPOLLIN, [this](std::uint32_t) {
+        for (virt::Message& message : from_libvirt_->drain())
+            service_->handle(std::move(message));
+        loop::notify_status(service_->status_line());
+    });
+    if (!hangup)
+        return std::unexpected(hangup.error());
+    if (!policy_mail)
+        return std::unexpected(policy_mail.error());
+    if (!libvirt_mail)
+        return std::unexpected(libvirt_mail.error());
+    hangup_ = *std::move(hangup);
+    policy_mail_ = *std::move(policy_mail);
+    libvirt_mail_ = *std::move(libvirt_mail);
+    return {};
+}
+
+Result<> Daemon::start_libvirt(const std::string& uri) {
+    auto session = virt::Session::start({
+        .uri = uri,
+        .parse = domxml::parse_domain,
+        .post = [mail = from_libvirt_.get()](
+                    virt::Message message) { return mail->push(std::move(message)); },
+        .now = loop::now,
+    });
+    if (!session)
+        return std::unexpected(session.error());
+    session_ = *std::move(session);
+    return {};
+}
+
+/// Answers hooks before anything else: at boot they come before libvirt serves anybody.
+Result<> Daemon::start(const Options& options) {
+    if (auto watched = watch_signals_and_mail(); !watched)
+        return watched;
+    if (auto started = start_service(options); !started)
+        return started;
+    if (auto watchdog = loop_.enable_watchdog(); !watchdog)
+        return std::unexpected(watchdog.error());
+    return start_libvirt(options.libvirt_uri);
+}
+
+Result<int> Daemon::run(const Options& options) {
+    domxml::initialise();
+    auto loop = loop::Loop::create();
+    if (!loop)
+        return std::unexpected(loop.error());
+    Daemon daemon(*std::move(loop));
+    if (auto started = daemon.start(options); !started)
+        return std::unexpected(started.error());
+    log(Level::info, "virtguardd {} answers", VIRTGUARD_VERSION);
+    loop::notify_ready(daemon.service_->status_line());
+    const auto code = daemon.loop_.run();
+    loop::notify_stopping();
+    daemon.hooks_.reset();
+    if (!daemon.session_->stop(stop_patience)) {
+        log(Level::info, "virtguardd ends; libvirt still held its thread");
+        std::quick_exit(code ? *code : EXIT_FAILURE);
+    }
+    log(Level::info, "virtguardd ends");
+    return code;
+}
+
+int main(int argc, char** argv) {
+    Options options;
+    CLI::App app{"Decides which guests may start on this host; see virtguardd(8)"};
+    app.set_version_flag("--version", VIRTGUARD_VERSION);
+    app.add_option("--policy-dir", options.policy_folder, "virtguard.toml and conf.d/")
+        ->capture_default_str();
+    app.add_option("--run-dir", options.run_folder, "hook.sock, where systemd passes no socket")
+        ->capture_default_str();
+    app.add_option("--state-dir", options.state_folder, "hook.conf and the last good policy")
+        ->capture_default_str();
+    app.add_option("--libvirt-uri", options.libvirt_uri, "whose guests to count")
+        ->capture_default_str();
+    app.add_option("--sysfs-root", options.root, "where sys/ and proc/ are")->capture_default_str();
+    app.add_option("--topology", options.topology,
+                   "an hwloc XML file or synthetic description in place of this machine");
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        return app.exit(error) == 0 ? EXIT_SUCCESS : 2;
+    }
+    const auto code = Daemon::run(options);
+    if (!code) {
+        log(Level::error, "{}", code.error().what);
+        return EXIT_FAILURE;
+    }
+    return *code;
+}
+
+} // namespace
+
+} // namespace virtguard::daemon
+
+int main(int argc, char** argv) {
+    return virtguard::daemon::main(argc, argv);
+}

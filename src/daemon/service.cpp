@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/service.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "domxml/parse.hpp"
+#include "host/hugepages.hpp"
+#include "wire/hook_conf.hpp"
+#include "json/document.hpp"
+
+namespace virtguard::daemon {
+
+namespace {
+
+Instant exec_time(const wire::RequestHeader& header) {
+    return Instant(header.exec_time);
+}
+
+/// The hook has given up waiting: what it does now follows hook.unavailable.
+bool is_too_late(const wire::RequestHeader& header) {
+    return loop::now() > exec_time(header) + header.wait;
+}
+
+std::string reasons_line(const core::Decision& decision) {
+    std::string line;
+    for (const core::Reason& reason : decision.reasons)
+        line += fmt::format("{}{} ({})", line.empty() ? "" : "; ", reason.text,
+                            core::code_name(reason.code));
+    return line;
+}
+
+bool wants_hugepages(const core::Domain& domain) {
+    return std::ranges::any_of(domain.memory, [](const core::MemoryPart& part) {
+        return !std::holds_alternative<core::BasePages>(part.pages);
+    });
+}
+
+} // namespace
+
+Service::Service(ServiceOptions options, core::Topology topology, StartPolicy policy,
+                 FilesThread& files)
+    : options_(std::move(options)), guard_(std::move(topology), std::move(policy.policy)),
+      files_(files), policy_errors_(std::move(policy.errors)) {
+    for (const std::string& error : policy_errors_)
+        log(Level::error, "policy: {}", error);
+    if (!policy_errors_.empty())
+        log(Level::error, "policy: in force is {}", policy.in_force);
+    refresh_hugepages();
+    after_policy_change();
+}
+
+std::string Service::handle(const wire::Request& request) {
+    switch (request.header.operation) {
+    case wire::Operation::prepare:
+        return prepare(request);
+    case wire::Operation::started:
+    case wire::Operation::reconnect:
+    case wire::Operation::release:
+        told(request);
+        return {};
+    case wire::Operation::check:
+        return check(request);
+    case wire::Operation::status:
+        return wire::encode_reply(wire::Operation::status, wire::Verdict::done,
+                                  json::status_document(status()));
+    }
+    std::unreachable();
+}
+
+std::string Service::prepare(const wire::Request& request) {
+    const auto reply = [](wire::Verdict verdict, std::string_view line) {
+        return wire::encode_reply(wire::Operation::prepare, verdict, line);
+    };
+    const auto domain = domxml::parse_domain(request.body);
+    if (!domain && domain.error().code != Errc::invalid) {
+        log(Level::error, "a start was not decided: {}", domain.error().what);
+        return reply(wire::Verdict::error, domain.error().what);
+    }
+    core::Answer answer;
+    if (domain)
+        answer = decide(*domain, request.header);
+    else
+        answer.decision = core::refuse_invalid(domain.error(), guard_.policy());
+    const core::Domain& named = domain ? *domain : core::Domain{};
+    count(named, answer);
+    if (answer.decision.admitted())
+        return reply(wire::Verdict::admitted, {});
+    return reply(wire::Verdict::refused, core::refusal_line(named.name, answer.decision));
+}
+
+core::Answer Service::decide(const core::Domain& domain, const wire::RequestHeader& header) {
+    if (wants_hugepages(domain))
+        refresh_hugepages();
+    if (!is_too_late(header))
+        return guard_.admit(domain, exec_time(header));
+    core::Answer answer = guard_.check(domain);
+    if (!guard_.policy().hook.unavailable_denies) {
+        log(Level::error, "{} was let in by its hook, which did not wait for the answer",
+            printable(domain.name));
+        guard_.claim(domain, exec_time(header));
+    }
+    return answer;
+}
+
+void Service::count(const core::Domain& domain, const core::Answer& answer) {
+    const core::Decision& decision = answer.decision;
+    for (const std::string& note : answer.demand.notes)
+        log(Level::warning, "{}: {}", printable(domain.name), note);
+    if (decision.would_refuse()) {
+        ++would_refuse_;
+        log(Level::notice, "would refuse {}: {}", printable(domain.name), reasons_line(decision));
+    }
+    if (decision.admitted()) {
+        ++admitted_;
+        return;
+    }
+    ++refused_;
+    log(Level::notice, "refused {}: {}", printable(domain.name), reasons_line(decision));
+}
+
+/// What a hook tells. A domain that cannot be read (its XML may be cut) is known by its UUID.
+void Service::told(const wire::Request& request) {
+    const auto uuid = wire::find_uuid(request.body);
+    if (!uuid)
+        return;
+    const Instant when = exec_time(request.header);
+    if (request.header.operation == wire::Operation::release)
+        return guard_.released(uuid->text(), when);
+    const auto domain = domxml::parse_domain(request.body);
+    if (domain)
+        guard_.running(*domain, when);
+    else
+        guard_.started(uuid->text(), when);
+}
+
+std::string Service::check(const wire::Request& request) {
+    const auto reply = [](wire::Verdict verdict, std::string_view body) {
+        return wire::encode_reply(wire::Operation::check, verdict, body);
+    };
+    const auto domain = domxml::parse_domain(request.body);
+    if (!domain && domain.error().code != Errc::invalid)
+        return reply(wire::Verdict::error, domain.error().what);
+    core::Answer answer;
+    if (domain) {
+        if (wants_hugepages(*domain))
+            refresh_hugepages();
+        answer = guard_.check(*domain);
+    } else
+        answer.decision = core::refuse_invalid(domain.error(), guard_.policy());
+    return reply(wire::Verdict::done,
+                 json::outcome_document(core::make_outcome(
+                     domain ? *domain : core::Domain{}, answer, guard_.host(), guard_.policy())));
+}
+
+void Service::handle(virt::Message message) {
+    if (auto* seen = std::get_if<virt::Look>(&message))
+        return look(std::move(*seen));
+    if (const auto* seen = std::get_if<virt::DomainLook>(&message)) {
+        const std::string identity = seen->uuid.text();
+        if (!seen->active)
+            guard_.reconcile(identity, std::nullopt, seen->began);
+        else if (seen->active->domain)
+            guard_.reconcile(identity, *seen->active->domain, seen->began);
+        else
+            note_unreadable(*seen->active);
+        return;
+    }
+    if (const auto* lost = std::get_if<virt::Lost>(&message)) {
+        libvirt_problem_ = lost->why;
+        log(Level::notice, "libvirt: {}; deciding on what is known", lost->why);
+        return;
+    }
+    libvirt_problem_.clear();
+    log(Level::notice, "libvirt: connected");
+}
+
+void Service::look(virt::Look seen) {
+    core::Look look{.began = seen.began, .complete = seen.complete};
+    for (virt::ActiveDomain& domain : seen.active) {
+        if (domain.domain) {
+            unreadable_.erase(domain.uuid.text());
+            look.active.push_back(*std::move(domain.domain));
+        } else {
+            look.unreadable.push_back(domain.uuid.text());
+            note_unreadable(domain);
+        }
+    }
+    guard_.reconcile(look);
+    looked_ = true;
+    refresh_hugepages();
+    note_over_capacity();
+}
+
+void Service::note_unreadable(const virt::ActiveDomain& domain) {
+    if (unreadable_.insert(domain.uuid.text()).second)
+        log(Level::warning, "{} runs and is not counted: {}", printable(domain.name),
+            domain.domain.error().what);
+}
+
+/// Other hooks grow and shrink pools, so they are read again whenever they matter.
+void Service::refresh_hugepages() {
+    if (!options_.live_topology)
+        return;
+    const auto pages = host::read_hugepages(options_.root);
+    if (!pages) {
+        if (pages_problem_.empty())
+            log(Level::error, "hugepages: {}; using what was read before", pages.error().what);
+        pages_problem_ = pages.error().what;
+        return;
+    }
+    pages_problem_.clear();
+    core::Topology topology = guard_.topology();
+    for (core::Node& node : topology.nodes)
+        node.pools.clear();
+    std::vector<core::PageUse> use;
+    for (const host::NodePages& each : pages->nodes) {
+        const auto node = std::ranges::find(topology.nodes, each.node, &core::Node::id);
+        if (node != topology.nodes.end())
+            node->pools.push_back({each.page_size, each.pool()});
+        use.push_back({each.node, each.page_size, (each.total - each.free) * each.page_size});
+    }
+    for (const auto& [size, count] : pages->reserved)
+        use.push_back({core::PageUse::no_node, size, count * size});
+    if (topology != guard_.topology())
+        guard_.apply(std::move(topology));
+    guard_.set_page_use(std::move(use));
+}
+
+void Service::reload(loop::Mailbox<CheckedPolicy>& loaded) {
+    const bool taken = files_.run([folder = options_.policy_folder, topology = guard_.topology(),
+                                   &loaded] { (void)loaded.push(load_checked(folder, topology)); });
+    if (!taken)
+        log(Level::error, "policy: not reloaded, as reading files does not come to an end");
+}
+
+void Service::apply(CheckedPolicy loaded) {
+    if (!loaded) {
+        policy_errors_ = std::move(loaded.error());
+        for (const std::string& error : policy_errors_)
+            log(Level::error, "policy: {}", error);
+        log(Level::error, "policy: not reloaded, the old one stays in force");
+        return;
+    }
+    policy_errors_.clear();
+    guard_.apply(*std::move(loaded));
+    log(Level::notice, "policy: reloaded");
+    after_policy_change();
+    note_over_capacity();
+}
+
+/// The hook learns what concerns it, and a good policy is kept for a start with a bad one.
+void Service::after_policy_change() {
+    const core::HookPolicy& hook = guard_.policy().hook;
+    const wire::HookConf conf{.timeout = hook.timeout,
+                              .unavailable_denies = hook.unavailable_denies};
+    const bool is_good = policy_errors_.empty();
+    const bool taken = files_.run([conf, is_good, policy_folder = options_.policy_folder,
+                                   state_folder = options_.state_folder] {
+        const auto written = wire::write_hook_conf(state_folder / "hook.conf", conf);
+        if (!written)
+            log(Level::error, "{}; hooks go on with what it says", written.error().what);
+        if (!is_good)
+            return;
+        if (const auto kept = keep_as_last_good(policy_folder, state_folder); !kept)
+            log(Level::warning, "the policy was not kept as the last good one: {}",
+                kept.error().what);
+    });
+    if (!taken)
+        log(Level::error, "hook.conf: not written, as writing files does not come to an end");
+}
+
+void Service::note_over_capacity() {
+    std::vector<core::Resource> over = guard_.report().over_capacity;
+    for (const core::Resource& resource : over)
+        if (std::ranges::find(over_capacity_, resource) == over_capacity_.end())
+            log(Level::warning, "over capacity: {}", resource.name());
+    over_capacity_ = std::move(over);
+}
+
+core::Status Service::status() const {
+    core::Status status{.version = VIRTGUARD_VERSION,
+                        .mode = guard_.policy().mode,
+                        .admitted = admitted_,
+                        .refused = refused_,
+                        .would_refuse = would_refuse_,
+                        .report = guard_.report()};
+    for (const std::string& error : policy_errors_)
+        status.problems.push_back("policy: " + error);
+    if (!libvirt_problem_.empty())
+        status.problems.push_back("libvirt: " + libvirt_problem_);
+    if (!pages_problem_.empty())
+        status.problems.push_back("hugepages: " + pages_problem_);
+    status.state = !status.problems.empty() ? "degraded" : looked_ ? "ready" : "starting";
+    for (const auto& [identity, guest] : guard_.ledger().guests())
+        status.guests.push_back({.name = guest.domain.name,
+                                 .uuid = guest.domain.uuid,
+                                 .scheduler = guest.scheduler,
+                                 .state = guest.state,
+                                 .demand = guest.demand.total()});
+    return status;
+}
+
+std::string Service::status_line() const {
+    if (!policy_errors_.empty())
+        return "policy has errors, see the journal";
+    return fmt::format("{} guests, mode {}", guard_.ledger().guests().size(),
+                       core::mode_name(guard_.policy().mode));
+}
+
+} // namespace virtguard::daemon

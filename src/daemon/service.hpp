@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// virtguardd: owns the guard and turns what the adapters report into its events. Everything here
+// runs on the main thread and waits for nothing but local kernel files.
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "core/guard.hpp"
+#include "core/report.hpp"
+#include "daemon/files_thread.hpp"
+#include "daemon/policy_store.hpp"
+#include "loop/loop.hpp"
+#include "loop/mailbox.hpp"
+#include "virt/message.hpp"
+#include "wire/server.hpp"
+
+namespace virtguard::daemon {
+
+struct ServiceOptions {
+    std::filesystem::path policy_folder;
+    std::filesystem::path state_folder;
+    std::filesystem::path root; ///< where /sys and /proc are found: "/" but for tests
+    bool live_topology = true;  ///< the topology is this machine's, so its pools are read anew
+};
+
+class Service {
+  public:
+    Service(ServiceOptions options, core::Topology topology, StartPolicy policy,
+            FilesThread& files);
+
+    /// The reply to one request from the socket; empty where none is due.
+    [[nodiscard]] std::string handle(const wire::Request& request);
+
+    /// What the libvirt thread saw.
+    void handle(virt::Message message);
+
+    /// Loads the policy anew on the files thread, which posts it to `loaded`.
+    void reload(loop::Mailbox<CheckedPolicy>& loaded);
+    /// Puts a reloaded policy in force, or says what is wrong with it and keeps the old one.
+    void apply(CheckedPolicy loaded);
+
+    [[nodiscard]] core::Status status() const;
+    /// One line for systemd.
+    [[nodiscard]] std::string status_line() const;
+
+  private:
+    [[nodiscard]] std::string prepare(const wire::Request& request);
+    void told(const wire::Request& request);
+    [[nodiscard]] std::string check(const wire::Request& request);
+    void look(virt::Look look);
+    [[nodiscard]] core::Answer decide(const core::Domain& domain,
+                                      const wire::RequestHeader& header);
+    void count(const core::Domain& domain, const core::Answer& answer);
+    void refresh_hugepages();
+    void note_unreadable(const virt::ActiveDomain& domain);
+    void note_over_capacity();
+    void after_policy_change();
+
+    ServiceOptions options_;
+    core::Guard guard_;
+    FilesThread& files_;
+    std::vector<std::string>
+        policy_errors_;                ///< of the operator's files, when they are not in force
+    std::string libvirt_problem_;      ///< why libvirt cannot be talked to, else ""
+    std::string pages_problem_;        ///< why the hugepage pools could not be read, else ""
+    bool looked_ = false;              ///< libvirt has told once what runs
+    std::set<std::string> unreadable_; ///< active domains whose XML cannot be read
+    std::vector<core::Resource> over_capacity_;
+    std::uint64_t admitted_ = 0;
+    std::uint64_t refused_ = 0;
+    std::uint64_t would_refuse_ = 0;
+};
+
+} // namespace virtguard::daemon
