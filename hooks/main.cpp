@@ -32,7 +32,6 @@ namespace virtguard::hooks {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::nanoseconds;
 
 constexpr const char* log_socket_path = "/dev/log";
 /// For "started", "release" and "reconnect", reading stdin included.
@@ -45,7 +44,7 @@ std::array<char, wire::max_xml + 1> xml_buffer;
 
 /// Until its end or until the room is full; the text is why it could not be read.
 std::expected<std::string_view, std::string_view> read_stdin(std::span<char> room,
-                                                             nanoseconds deadline) noexcept {
+                                                             Instant deadline) noexcept {
     std::size_t size = 0;
     while (size < room.size()) {
         if (!wire::wait_for(STDIN_FILENO, POLLIN, deadline))
@@ -66,9 +65,9 @@ struct Asked {
     std::string_view text;
 };
 
-Asked ask(const Step& step, nanoseconds exec_time, milliseconds wait,
+Asked ask(const Step& step, Instant exec_time, milliseconds wait,
           wire::AnswerBuffer& buffer) noexcept {
-    const nanoseconds deadline = exec_time + wait;
+    const Instant deadline = exec_time + wait;
     const auto xml = read_stdin(xml_buffer, deadline);
     if (!xml)
         return {.text = xml.error()};
@@ -95,8 +94,8 @@ Asked ask(const Step& step, nanoseconds exec_time, milliseconds wait,
 }
 
 /// What the daemon misses it finds by looking at libvirt.
-void tell(const Step& step, nanoseconds exec_time) noexcept {
-    const nanoseconds deadline = exec_time + tell_time;
+void tell(const Step& step, Instant exec_time) noexcept {
+    const Instant deadline = exec_time + tell_time;
     const auto xml = read_stdin(std::span(xml_buffer).first(wire::max_told_xml + 1), deadline);
     if (!xml || xml->empty())
         return;
@@ -124,12 +123,12 @@ void write_journal(std::string_view line) noexcept {
 
 /// A pipe with room for the line takes it at once.
 void write_error_output(std::string_view line) noexcept {
-    const auto ready = wire::wait_for(STDERR_FILENO, POLLOUT, wire::boottime() + error_output_time);
+    const auto ready = wire::wait_for(STDERR_FILENO, POLLOUT, wire::now() + error_output_time);
     if (ready && (*ready & POLLOUT) != 0) [[maybe_unused]]
         const auto written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
-int ask_and_end(const Step& step, std::string_view name, nanoseconds exec_time) noexcept {
+int ask_and_end(const Step& step, std::string_view name, Instant exec_time) noexcept {
     const wire::HookConf conf = wire::read_hook_conf(wire::hook_conf_path);
     wire::AnswerBuffer buffer;
     const Asked asked = ask(step, exec_time, conf.timeout, buffer);
@@ -142,7 +141,7 @@ int ask_and_end(const Step& step, std::string_view name, nanoseconds exec_time) 
 }
 
 int run(std::span<char*> arguments) noexcept {
-    const nanoseconds exec_time = wire::boottime();
+    const Instant exec_time = wire::now();
     if (arguments.size() < 4)
         return 0;
     const Step step = step_for(arguments[2], arguments[3]);

@@ -7,6 +7,7 @@
 #include <climits>
 #include <cstring>
 #include <ctime>
+#include <utility>
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -18,14 +19,13 @@ namespace virtguard::wire {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::nanoseconds;
 
 /// How soon a full backlog is tried again: a fraction of what exec costs.
 constexpr int backlog_retry_ms = 1;
 
 /// For poll(): rounded up, so that it never ends just before the deadline.
-int milliseconds_until(nanoseconds deadline) noexcept {
-    const auto rest = std::chrono::ceil<milliseconds>(deadline - boottime()).count();
+int milliseconds_until(Instant deadline) noexcept {
+    const auto rest = std::chrono::ceil<milliseconds>(deadline - now()).count();
     return static_cast<int>(std::clamp<milliseconds::rep>(rest, 0, INT_MAX));
 }
 
@@ -41,13 +41,13 @@ void drop_front(std::span<iovec> parts, std::size_t count) noexcept {
 
 } // namespace
 
-nanoseconds boottime() noexcept {
-    timespec now{};
-    ::clock_gettime(CLOCK_BOOTTIME, &now);
-    return std::chrono::seconds(now.tv_sec) + nanoseconds(now.tv_nsec);
+Instant now() noexcept {
+    timespec time{};
+    ::clock_gettime(CLOCK_BOOTTIME, &time);
+    return Instant(std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec));
 }
 
-std::expected<short, Fault> wait_for(int fd, short events, nanoseconds deadline) noexcept {
+std::expected<short, Fault> wait_for(int fd, short events, Instant deadline) noexcept {
     pollfd entry{.fd = fd, .events = events, .revents = 0};
     // Also who is always ready, a byte at a time, must not outlive the deadline.
     while (const int rest = milliseconds_until(deadline)) {
@@ -60,7 +60,7 @@ std::expected<short, Fault> wait_for(int fd, short events, nanoseconds deadline)
     return std::unexpected(Fault::timed_out);
 }
 
-std::expected<Client, Fault> Client::connect(const char* path, nanoseconds deadline) noexcept {
+std::expected<Client, Fault> Client::connect(const char* path, Instant deadline) noexcept {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     const std::size_t length = std::strlen(path);
@@ -75,6 +75,8 @@ std::expected<Client, Fault> Client::connect(const char* path, nanoseconds deadl
            0) {
         if (errno == EINTR)
             continue;
+        if (errno == EACCES || errno == EPERM)
+            return std::unexpected(Fault::denied);
         if (errno != EAGAIN)
             return std::unexpected(Fault::unreachable);
         const int rest = milliseconds_until(deadline);
@@ -113,19 +115,20 @@ std::expected<void, Fault> Client::send(const RequestHeader& header,
 }
 
 std::expected<std::size_t, Fault> Client::receive(std::span<char> room) noexcept {
+    // Looks before it waits: on a busy host the answer may be there while the deadline has passed.
     while (true) {
-        if (const auto ready = wait_for(socket_.get(), POLLIN, deadline_); !ready)
-            return std::unexpected(ready.error());
         const ssize_t got = ::recv(socket_.get(), room.data(), room.size(), 0);
         if (got > 0)
             return static_cast<std::size_t>(got);
         if (got == 0 || (errno != EAGAIN && errno != EINTR))
             return std::unexpected(Fault::closed);
+        if (const auto ready = wait_for(socket_.get(), POLLIN, deadline_); !ready)
+            return std::unexpected(ready.error());
     }
 }
 
 std::expected<Answer, Fault> ask(const char* path, RequestHeader header, std::string_view body,
-                                 nanoseconds deadline, AnswerBuffer& buffer) noexcept {
+                                 Instant deadline, AnswerBuffer& buffer) noexcept {
     header.body_length = static_cast<std::uint32_t>(body.size());
     auto client = Client::connect(path, deadline);
     if (!client)
@@ -151,7 +154,7 @@ std::expected<Answer, Fault> ask(const char* path, RequestHeader header, std::st
 }
 
 std::expected<void, Fault> tell(const char* path, RequestHeader header, std::string_view body,
-                                nanoseconds deadline) noexcept {
+                                Instant deadline) noexcept {
     if (body.size() > max_told_xml) {
         body.remove_suffix(body.size() - max_told_xml);
         header.cut = true;

@@ -1,47 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The asking end, without heap: what virtguard-hook needs, and what exchange() is built on.
-// Everything ends by a deadline, a time of CLOCK_BOOTTIME; nothing raises SIGPIPE.
+// Everything ends by a deadline; nothing raises SIGPIPE.
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <expected>
 #include <span>
 #include <string_view>
+#include <utility>
 
+#include "base/instant.hpp"
 #include "base/unique.hpp"
 #include "wire/protocol.hpp"
 
 namespace virtguard::wire {
 
-/// CLOCK_BOOTTIME: the time that requests carry. It goes on while the host sleeps.
-[[nodiscard]] std::chrono::nanoseconds boottime() noexcept;
+/// As loop::now(), for those who link no loop.
+[[nodiscard]] Instant now() noexcept;
 
 /// Waits until poll() has one of the events (or an error) for fd.
-[[nodiscard]] std::expected<short, Fault> wait_for(int fd, short events,
-                                                   std::chrono::nanoseconds deadline) noexcept;
+[[nodiscard]] std::expected<short, Fault> wait_for(int fd, short events, Instant deadline) noexcept;
 
 /// One connection.
 class Client {
   public:
     /// A path too long for a socket's address is unreachable.
-    [[nodiscard]] static std::expected<Client, Fault>
-    connect(const char* path, std::chrono::nanoseconds deadline) noexcept;
+    [[nodiscard]] static std::expected<Client, Fault> connect(const char* path,
+                                                              Instant deadline) noexcept;
 
     /// Hands the whole request to the kernel; header.body_length is body.size(). Stops early
     /// without a fault where the other end has answered or closed already: receive() tells which.
     [[nodiscard]] std::expected<void, Fault> send(const RequestHeader& header,
                                                   std::string_view body) noexcept;
 
-    /// At least one byte; how many.
+    /// At least one byte; how many. What has come counts, also after the deadline.
     [[nodiscard]] std::expected<std::size_t, Fault> receive(std::span<char> room) noexcept;
 
   private:
-    Client(UniqueFd socket, std::chrono::nanoseconds deadline) noexcept
+    Client(UniqueFd socket, Instant deadline) noexcept
         : socket_(std::move(socket)), deadline_(deadline) {}
 
     UniqueFd socket_;
-    std::chrono::nanoseconds deadline_;
+    Instant deadline_;
 };
 
 struct Answer {
@@ -54,13 +56,11 @@ using AnswerBuffer = std::array<char, reply_header_size + max_line + 1>;
 
 /// Asks and waits for the answer; header.body_length is set here.
 [[nodiscard]] std::expected<Answer, Fault> ask(const char* path, RequestHeader header,
-                                               std::string_view body,
-                                               std::chrono::nanoseconds deadline,
+                                               std::string_view body, Instant deadline,
                                                AnswerBuffer& buffer) noexcept;
 
 /// Sends, and waits for nothing but the kernel. A body above max_told_xml is cut.
 [[nodiscard]] std::expected<void, Fault> tell(const char* path, RequestHeader header,
-                                              std::string_view body,
-                                              std::chrono::nanoseconds deadline) noexcept;
+                                              std::string_view body, Instant deadline) noexcept;
 
 } // namespace virtguard::wire

@@ -40,15 +40,15 @@ Result<Reply> exchange(const std::string& path, Operation operation, std::string
     if (body.size() > max_request_body(operation))
         return fail(Errc::limit, "{} bytes are too many: at most {} can be sent", body.size(),
                     max_request_body(operation));
-    const auto now = boottime();
+    const Instant begin = now();
     const RequestHeader header{.operation = operation,
-                               .exec_time = now,
+                               .exec_time = begin,
                                .wait = wait,
                                .body_length = static_cast<std::uint32_t>(body.size())};
     const auto unavailable = [&path](Fault fault) {
         return fail(Errc::unavailable, "{}: no answer: {}", path, describe(fault));
     };
-    auto client = Client::connect(path.c_str(), now + wait);
+    auto client = Client::connect(path.c_str(), begin + wait);
     if (!client)
         return unavailable(client.error());
     if (const auto sent = client->send(header, body); !sent)

@@ -41,7 +41,7 @@ T get(const char* at) noexcept {
 std::expected<void, Fault> check_preamble(std::string_view received,
                                           std::string_view magic) noexcept {
     const std::size_t seen = std::min(received.size(), magic.size());
-    if (std::memcmp(received.data(), magic.data(), seen) != 0)
+    if (!std::equal(received.begin(), received.begin() + seen, magic.begin()))
         return std::unexpected(Fault::foreign);
     if (received.size() >= version_offset + sizeof(std::uint16_t) &&
         get<std::uint16_t>(received.data() + version_offset) != protocol_version)
@@ -69,6 +69,8 @@ std::string_view describe(Fault fault) noexcept {
         return "the time was up";
     case Fault::unreachable:
         return "nobody listens on its socket";
+    case Fault::denied:
+        return "its socket may not be used";
     }
     std::unreachable();
 }
@@ -98,7 +100,7 @@ std::array<char, request_header_size> encode_request_header(const RequestHeader&
     request_magic.copy(bytes.data(), request_magic.size());
     put(bytes.data() + 4, protocol_version);
     put(bytes.data() + 6, std::to_underlying(header.operation));
-    put(bytes.data() + 8, static_cast<std::uint64_t>(header.exec_time.count()));
+    put(bytes.data() + 8, static_cast<std::uint64_t>(header.exec_time.time_since_epoch().count()));
     put(bytes.data() + 16, static_cast<std::uint32_t>(header.wait.count()));
     put(bytes.data() + 20, header.cut ? flag_cut : 0);
     put(bytes.data() + 24, header.body_length);
@@ -121,7 +123,7 @@ decode_request_header(std::string_view received) noexcept {
         return std::unexpected(Fault::malformed);
     const RequestHeader header{
         .operation = static_cast<Operation>(operation),
-        .exec_time = std::chrono::nanoseconds(static_cast<std::int64_t>(exec_time)),
+        .exec_time = Instant(std::chrono::nanoseconds(exec_time)),
         .wait = std::chrono::milliseconds(get<std::uint32_t>(bytes + 16)),
         .cut = flags == flag_cut,
         .body_length = get<std::uint32_t>(bytes + 24),

@@ -12,6 +12,8 @@
 #include <optional>
 #include <string_view>
 
+#include "base/instant.hpp"
+
 namespace virtguard::wire {
 
 inline constexpr const char* hook_socket_path = "/run/virtguard/hook.sock";
@@ -55,17 +57,18 @@ enum class Fault {
     surplus,     ///< more came than was announced
     closed,      ///< the other end closed before all had come
     timed_out,   ///< not done by the deadline
-    unreachable, ///< nobody listens at that path, or it is closed to us
+    unreachable, ///< nobody listens at that path
+    denied,      ///< the path is closed to us
 };
 
-/// For the operator: "answer came from something else than virtguardd", ...
+/// For the operator: "nobody listens on its socket".
 [[nodiscard]] std::string_view describe(Fault fault) noexcept;
 
 struct RequestHeader {
     Operation operation = Operation::prepare;
-    std::chrono::nanoseconds exec_time{}; ///< CLOCK_BOOTTIME when the sender was exec'd
-    std::chrono::milliseconds wait{};     ///< counted from exec_time; then the sender is gone
-    bool cut = false;                     ///< the body is only the beginning of the XML
+    Instant exec_time;                ///< when the sender was exec'd
+    std::chrono::milliseconds wait{}; ///< counted from exec_time; then the sender is gone
+    bool cut = false;                 ///< the body is only the beginning of the XML
     std::uint32_t body_length = 0;
 
     friend bool operator==(const RequestHeader&, const RequestHeader&) = default;

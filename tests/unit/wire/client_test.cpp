@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include <catch2/catch.hpp>
+#include <sys/fsuid.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -101,12 +102,13 @@ TEST_CASE("an answer is taken as it came, and everything else is a fault") {
         send_all(connection, text);
     });
     AnswerBuffer buffer;
-    const RequestHeader header{.exec_time = 7ns, .wait = 9ms};
-    const auto answer = ask(listener.path.c_str(), header, "<domain/>", boottime() + 60s, buffer);
+    const RequestHeader header{.exec_time = Instant(7ns), .wait = 9ms};
+    const auto answer = ask(listener.path.c_str(), header, "<domain/>", now() + 60s, buffer);
     peer.join();
     REQUIRE(request.has_value());
     CHECK(request->body == "<domain/>");
-    CHECK(request->header == RequestHeader{.exec_time = 7ns, .wait = 9ms, .body_length = 9});
+    CHECK(request->header ==
+          RequestHeader{.exec_time = Instant(7ns), .wait = 9ms, .body_length = 9});
     CHECK(answer.has_value() == !want.fault.has_value());
     if (answer) {
         CHECK(answer->verdict == want.verdict);
@@ -121,9 +123,33 @@ TEST_CASE("nobody there is unreachable, at once") {
         GENERATE(as<std::string>{}, "/nowhere/hook.sock", "/", "", "/tmp/" + std::string(200, 'x'));
     CAPTURE(path);
     AnswerBuffer buffer;
-    const auto answer = ask(path.c_str(), {}, "<domain/>", boottime() + 60s, buffer);
+    const auto answer = ask(path.c_str(), {}, "<domain/>", now() + 60s, buffer);
     REQUIRE_FALSE(answer.has_value());
     CHECK(answer.error() == Fault::unreachable);
+}
+
+TEST_CASE("a socket that is closed to us is not the same as nobody") {
+    const Listener listener;
+    const auto folder = std::filesystem::path(listener.path).parent_path();
+    std::filesystem::permissions(folder, std::filesystem::perms::none);
+    const int before = ::setfsuid(65534); // root may go anywhere; of others this changes nothing
+    const auto client = Client::connect(listener.path.c_str(), now() + 60s);
+    ::setfsuid(static_cast<uid_t>(before));
+    REQUIRE_FALSE(client.has_value());
+    CHECK(client.error() == Fault::denied);
+}
+
+TEST_CASE("an answer that is there counts, also when the deadline has passed") {
+    const Listener listener;
+    auto client = Client::connect(listener.path.c_str(), now() - 1s);
+    REQUIRE(client.has_value());
+    const UniqueFd connection = listener.accept();
+    send_all(connection, "VGRP");
+    std::array<char, 16> room;
+    CHECK(client->receive(room) == std::expected<std::size_t, Fault>(4));
+    const auto more = client->receive(room);
+    REQUIRE_FALSE(more.has_value());
+    CHECK(more.error() == Fault::timed_out);
 }
 
 TEST_CASE("a silent peer and a full backlog cost no more than the deadline") {
@@ -133,13 +159,12 @@ TEST_CASE("a silent peer and a full backlog cost no more than the deadline") {
     const std::string body(1 << 20, 'x'); // more than the kernel takes before somebody reads
     AnswerBuffer buffer;
     if (full)
-        CHECK(ask(listener.path.c_str(), {}, "", boottime() + 1ms, buffer).error() ==
-              Fault::timed_out);
-    const auto begin = boottime();
+        CHECK(ask(listener.path.c_str(), {}, "", now() + 1ms, buffer).error() == Fault::timed_out);
+    const Instant begin = now();
     const auto answer = ask(listener.path.c_str(), {}, body, begin + 20ms, buffer);
     REQUIRE_FALSE(answer.has_value());
     CHECK(answer.error() == Fault::timed_out);
-    CHECK(boottime() - begin >= 20ms);
+    CHECK(now() - begin >= 20ms);
 }
 
 TEST_CASE("an answer that comes before the request has been read is taken") {
@@ -155,8 +180,8 @@ TEST_CASE("an answer that comes before the request has been read is taken") {
     });
     AnswerBuffer buffer;
     const std::string body(max_xml, 'x');
-    const auto answer = ask(listener.path.c_str(), {}, body, boottime() + 60s, buffer);
-    CHECK(Client::connect(listener.path.c_str(), boottime() + 60s).has_value());
+    const auto answer = ask(listener.path.c_str(), {}, body, now() + 60s, buffer);
+    CHECK(Client::connect(listener.path.c_str(), now() + 60s).has_value());
     REQUIRE(answer.has_value());
     CHECK(answer->verdict == Verdict::error);
     CHECK(answer->line == "busy");
@@ -170,14 +195,14 @@ TEST_CASE("what is told arrives without anybody having waited, cut to what a soc
     }));
     CAPTURE(size);
     const Listener listener;
-    const RequestHeader header{.operation = Operation::release, .exec_time = 7ns, .wait = 100ms};
-    REQUIRE(
-        tell(listener.path.c_str(), header, std::string(size, 'x'), boottime() + 60s).has_value());
+    const RequestHeader header{
+        .operation = Operation::release, .exec_time = Instant(7ns), .wait = 100ms};
+    REQUIRE(tell(listener.path.c_str(), header, std::string(size, 'x'), now() + 60s).has_value());
     const auto request = read_request(listener.accept());
     REQUIRE(request.has_value());
     CHECK(request->body == std::string(arrives, 'x'));
     CHECK(request->header.operation == Operation::release);
-    CHECK(request->header.exec_time == 7ns);
+    CHECK(request->header.exec_time == Instant(7ns));
     CHECK(request->header.cut == cut);
 }
 

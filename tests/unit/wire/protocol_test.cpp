@@ -7,6 +7,7 @@
 
 #include "wire/protocol.hpp"
 
+using namespace virtguard;
 using namespace virtguard::wire;
 using namespace std::chrono_literals;
 using namespace std::string_literals;
@@ -29,7 +30,7 @@ std::string with(std::string header, std::size_t offset, const std::string& byte
 
 TEST_CASE("a request header is 28 bytes, little-endian, as documented") {
     const RequestHeader header{.operation = Operation::prepare,
-                               .exec_time = 0x0102030405060708ns,
+                               .exec_time = Instant(0x0102030405060708ns),
                                .wait = 2000ms,
                                .body_length = 10};
     CHECK(text(encode_request_header(header)) == prepare_header);

@@ -28,7 +28,7 @@ TEST_CASE("a request is complete with its last byte, however it is cut into piec
     const auto piece = GENERATE(1UL, 7UL, 27UL, 28UL, 29UL, 4096UL);
     CAPTURE(piece);
     const std::string body(1000, 'x');
-    const std::string bytes = request_bytes({.exec_time = 5ns, .wait = 2000ms}, body);
+    const std::string bytes = request_bytes({.exec_time = Instant(5ns), .wait = 2000ms}, body);
     RequestReader reader;
     for (std::size_t at = 0; at < bytes.size(); at += piece) {
         const auto request = reader.feed(std::string_view(bytes).substr(at, piece));
@@ -36,7 +36,7 @@ TEST_CASE("a request is complete with its last byte, however it is cut into piec
         CHECK(request->has_value() == (at + piece >= bytes.size()));
         if (*request) {
             CHECK((*request)->header ==
-                  RequestHeader{.exec_time = 5ns, .wait = 2000ms, .body_length = 1000});
+                  RequestHeader{.exec_time = Instant(5ns), .wait = 2000ms, .body_length = 1000});
             CHECK((*request)->body == body);
         }
     }
