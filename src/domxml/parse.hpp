@@ -15,9 +15,9 @@ inline constexpr std::size_t max_document_bytes = std::size_t{4} << 20;
 /// Elements within elements taken: libxml2's own limit, which libvirt keeps.
 inline constexpr int max_document_depth = 256;
 /// Attributes of one element and namespaces of one document taken. libvirt has a dozen of either;
-/// libxml2 compares each with each, so that the size limit alone would allow minutes of it.
-inline constexpr int max_attributes = 1024;
-inline constexpr int max_namespaces = 1024;
+/// libxml2 compares each with each, so that the size limit alone would allow minutes of that.
+inline constexpr int max_attributes = 256;
+inline constexpr int max_namespaces = 256;
 /// Guest cells, and memory devices of RAM. QEMU knows 128 nodes and 256 memory slots.
 inline constexpr int max_memory_parts = 1024;
 /// I/O threads of one guest.

@@ -51,8 +51,8 @@ Result<std::vector<bool>> read_enabled(Element root, std::uint32_t maximum) {
         return std::unexpected(current.error());
     if (root.child("vcpus").child("vcpu")) {
         auto enabled = read_individual(root, maximum);
-        if (enabled && !enabled->front())
-            return root.child("vcpus").invalid("<vcpus>: vCPU 0 is not enabled");
+        if (enabled && std::ranges::find(*enabled, true) == enabled->end())
+            return root.child("vcpus").invalid("<vcpus>: none is enabled");
         return enabled;
     }
     const std::uint32_t count = current->value_or(maximum);

@@ -224,10 +224,11 @@ TEST_CASE("XML beyond the limits is refused at once") {
         {"depth", nested(max_document_depth), "XML nested deeper than 256 elements"},
         {"much depth", repeated("<domain>", 500'000), "XML nested deeper than 256 elements"},
         {"attributes", attributes(max_attributes + 1),
-         "XML with more than 1024 attributes in an element"},
+         "XML with more than 256 attributes in an element"},
         {"namespaces",
-         guest_of("<metadata>" + repeated("<x xmlns:a='urn:a'/>", 1025) + "</metadata>"),
-         "XML with more than 1024 namespaces"},
+         guest_of("<metadata>" + repeated("<x xmlns:a='urn:a'/>", max_namespaces + 1) +
+                  "</metadata>"),
+         "XML with more than 256 namespaces"},
     }));
     CAPTURE(name);
     const Error error = refused(xml);

@@ -75,7 +75,7 @@ TEST_CASE("impossible vCPUs are refused with their place") {
         {"<vcpus><vcpu id='1' enabled='yes'/></vcpus>", "line 2: <vcpu id>: expected 0 to 0"},
         {"<vcpus><vcpu id='0'/></vcpus>",
          "line 2: <vcpu enabled>: \"\": expected \"yes\" or \"no\""},
-        {"<vcpus><vcpu id='0' enabled='no'/></vcpus>", "line 2: <vcpus>: vCPU 0 is not enabled"},
+        {"<vcpus><vcpu id='0' enabled='no'/></vcpus>", "line 2: <vcpus>: none is enabled"},
     }));
     CHECK(invalid(guest_of(content)) == text);
 }
