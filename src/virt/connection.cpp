@@ -8,8 +8,10 @@
 namespace virtguard::virt {
 namespace {
 
-// A libvirtd that is silent for half a minute is lost. Its answers to these probes do not wait for
-// its workers, so a hook that holds up a call of ours does not make it look dead.
+// An idle connection to a libvirtd that stands still is given up after 40 s (measured: the interval
+// times the count and one). Not so during a call (measured with 9.0: no probe is sent), which lasts
+// until libvirtd answers or dies. libvirtd's main loop answers the probes, so a hook that holds up
+// its workers does not make it look dead.
 constexpr int keepalive_seconds = 10;
 constexpr unsigned keepalive_count = 3;
 
