@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A private libvirtd with virtguard's hook, and virtguardd: for integration tests and the demo.
+
+    import lab
+    with lab.Lab() as host:          # inside namespace.enter()
+        host.write_policy('mode = "enforce"')
+        host.define(lab.domain_xml("web-1", memory_mib=64))
+        result = host.virsh("start", "web-1")
+
+Guests have no disk (or a boot sector) and run under TCG. Nothing here outlives the namespaces.
+"""
+import concurrent.futures
+import glob
+import json
+import mmap
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+import uuid as uuids
+import xml.sax.saxutils
+
+import namespace
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("VIRTGUARD_BUILD", ROOT / "build")).resolve()
+MIB = 1 << 20
+MAP_HUGETLB = 0x40000  # linux/mman.h, with the kernel's default size
+
+DAEMON = BUILD / "src/daemon/virtguardd"
+HOOK = BUILD / "hooks/virtguard-hook"
+CTL = BUILD / "src/ctl/virtguardctl"
+
+# What a unit of systemd has; sanitizers' options pass.
+ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C",
+               **{name: value for name, value in os.environ.items() if name.endswith("SAN_OPTIONS")}}
+
+HOOKS = pathlib.Path("/etc/libvirt/hooks/qemu.d")
+POLICY = pathlib.Path("/etc/virtguard/virtguard.toml")
+HUGETLBFS = pathlib.Path("/run/hugepages")
+
+LIBVIRTD_CONF = """
+auth_unix_rw = "none"
+auth_unix_ro = "none"
+host_uuid = "6a6f1d5e-4a5e-4d0c-9d5c-0a5f2b9c7e01"
+log_outputs = "3:file:/var/log/libvirtd.log"
+"""
+QEMU_CONF = f"""
+security_driver = "none"
+cgroup_controllers = []
+user = "root"
+group = "root"
+namespaces = []
+stdio_handler = "file"
+hugetlbfs_mount = "{HUGETLBFS}"
+"""
+
+# A guest that switches itself off at once: PIIX4's PM1a control register, SLP_EN with the S5 type.
+#   mov dx, 0x604; mov ax, 0x2000; out dx, ax; hlt
+POWER_OFF_BOOT_SECTOR = bytes.fromhex("ba0406b80020eff4").ljust(510, b"\0") + b"\x55\xaa"
+
+
+def enter():
+    """Returns inside the namespaces; programs call it before they make a Lab."""
+    namespace.enter(keep=[str(ROOT), str(BUILD)])
+
+
+def wait_until(question, what, seconds=20):
+    """Asks until the answer is true, and returns it; an error that says what did not come."""
+    deadline = time.monotonic() + seconds
+    while not (answer := question()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"after {seconds} s still not: {what}")
+        time.sleep(0.02)
+    return answer
+
+
+def domain_xml(name, memory_mib=64, vcpus=1, *, hugepages=False, scheduler=None, nodeset=None,
+               uuid=None, disk=None, arguments=(), metadata=""):
+    """A small TCG guest. arguments are handed to QEMU as they are; metadata is more XML."""
+    def text(value):
+        return xml.sax.saxutils.escape(str(value))
+
+    if scheduler is not None:
+        metadata += ('<virtguard:admission xmlns:virtguard="https://virtguard.org/xmlns/admission/1">'
+                     f"<virtguard:scheduler>{text(scheduler)}</virtguard:scheduler></virtguard:admission>")
+    parts = [f"<name>{text(name)}</name>", f"<uuid>{uuid or uuids.uuid4()}</uuid>",
+             f"<metadata>{metadata}</metadata>" if metadata else "",
+             f"<memory unit='MiB'>{memory_mib}</memory>",
+             "<memoryBacking><hugepages/></memoryBacking>" if hugepages else "",
+             f"<vcpu>{vcpus}</vcpu>",
+             f"<numatune><memory mode='strict' nodeset='{nodeset}'/></numatune>" if nodeset else "",
+             "<os><type arch='x86_64' machine='pc'>hvm</type></os>",
+             "<features><acpi/></features>",
+             "<devices><emulator>/usr/bin/qemu-system-x86_64</emulator>",
+             f"<disk type='file'><driver type='raw'/><source file='{disk}'/><target dev='hda'/></disk>"
+             if disk else "",
+             "<controller type='usb' model='none'/><memballoon model='none'/></devices>",
+             "<qemu:commandline>" + "".join(f"<qemu:arg value='{text(a)}'/>" for a in arguments)
+             + "</qemu:commandline>" if arguments else ""]
+    return ("<domain type='qemu' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>"
+            + "".join(parts) + "</domain>")
+
+
+class Result:
+    """How a command ended: status, and its output without the spaces around it."""
+
+    def __init__(self, status, out, err):
+        self.status, self.out, self.err = status, out.strip(), err.strip()
+
+    def __repr__(self):
+        return f"status {self.status}, stdout {self.out!r}, stderr {self.err!r}"
+
+
+def command(*words, stdin="", seconds=60):
+    done = subprocess.run([str(word) for word in words], input=stdin, capture_output=True, text=True,
+                          timeout=seconds, env=ENVIRONMENT, check=False)
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+def ctl(*words, stdin=""):
+    return command(CTL, *words, stdin=stdin)
+
+
+def take_hugepages(pages):
+    """Maps and touches hugepages as some other program would; close() gives them back."""
+    taken = mmap.mmap(-1, pages * 2 * MIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_HUGETLB)
+    for page in range(pages):
+        taken[page * 2 * MIB] = 1
+    return taken
+
+
+def print_logs():
+    for path in ("/var/log/virtguardd.log", "/var/log/libvirtd.log", "/var/log/libvirtd.out"):
+        if os.path.exists(path):
+            lines = pathlib.Path(path).read_text(errors="replace").splitlines()[-40:]
+            print(f"--- the end of {path}", *lines, sep="\n", flush=True)
+
+
+class HugepagePool:
+    """The 2 MiB pool of the first NUMA node that has memory. The guardian puts it back."""
+
+    def __init__(self):
+        pools = sorted(glob.glob("/sys/devices/system/node/node*/hugepages/hugepages-2048kB"))
+        self.folder = pathlib.Path(pools[0]) if pools else None
+
+    def read(self, counter):
+        return int((self.folder / f"{counter}_hugepages").read_text()) if self.folder else 0
+
+    def add_free(self, pages):
+        """Grows the pool until that many pages are free in it."""
+        if self.folder is None:
+            raise RuntimeError("this kernel has no 2 MiB hugepages")
+        wanted = self.read("nr") + pages - self.read("free")
+        (self.folder / "nr_hugepages").write_text(str(wanted))
+        if self.read("free") < pages:
+            raise RuntimeError(f"the kernel gave {self.read('free')} of {pages} hugepages: memory is too fragmented")
+
+
+class Lab:
+    """libvirtd and virtguardd; with daemon=False the hook and the daemon are left out."""
+
+    def __init__(self, policy="", hugepages=0, daemon=True):
+        self.pool = HugepagePool()
+        self._policy, self._hugepages, self._with_daemon = policy, hugepages, daemon
+        self._libvirtd = self._daemon = None
+        self._folder = pathlib.Path("/var/lab")  # XML of guests, disks
+        self._folder.mkdir(exist_ok=True)
+
+    def __enter__(self):
+        self._write_etc()
+        if self._hugepages:
+            HUGETLBFS.mkdir()
+            subprocess.run(["mount", "-t", "hugetlbfs", "-o", "pagesize=2M", "lab", HUGETLBFS], check=True)
+            self.pool.add_free(self._hugepages)
+        if self._with_daemon:
+            os.symlink(HOOK, HOOKS / "50-virtguard")
+            self.write_policy(self._policy)
+            self.start_daemon()
+        self.start_libvirtd()
+        return self
+
+    def __exit__(self, *_):
+        for process in (self._daemon, self._libvirtd):
+            if process and process.poll() is None:
+                process.terminate()
+                process.wait(timeout=60)
+
+    @staticmethod
+    def _write_etc():
+        for path in ("/etc/libvirt", "/etc/virtguard"):
+            shutil.rmtree(path, ignore_errors=True)
+        for path in ("/etc/libvirt/hooks/qemu.d", "/etc/virtguard", "/var/lib/virtguard"):
+            os.makedirs(path, exist_ok=True)
+        pathlib.Path("/etc/libvirt/libvirtd.conf").write_text(LIBVIRTD_CONF)
+        pathlib.Path("/etc/libvirt/qemu.conf").write_text(QEMU_CONF)
+        pathlib.Path("/etc/hosts").write_text("127.0.0.1 localhost lab\n")
+
+    # --- processes
+
+    def start_libvirtd(self):
+        # A copy, since an AppArmor profile of this machine's own libvirtd goes by the path, and would
+        # forbid it to run a hook that is not installed.
+        program = shutil.copy("/usr/sbin/libvirtd", "/run/libvirtd")
+        with open("/var/log/libvirtd.out", "ab") as log:
+            self._libvirtd = subprocess.Popen([program], stdout=log, stderr=log, env=ENVIRONMENT)
+        wait_until(lambda: self.virsh("version").status == 0, "libvirtd answers", 60)
+
+    def stop_libvirtd(self, number=signal.SIGTERM):
+        self._libvirtd.send_signal(number)
+        self._libvirtd.wait(timeout=60)
+
+    @property
+    def daemon_pid(self):
+        return self._daemon.pid
+
+    def start_daemon(self, *options):
+        with open("/var/log/virtguardd.log", "ab") as log:
+            self._daemon = subprocess.Popen([DAEMON, *options], stdout=log, stderr=log,
+                                            env=ENVIRONMENT)
+        wait_until(self._daemon_answers, "virtguardd answers")
+
+    def _daemon_answers(self):
+        if self._daemon.poll() is not None:
+            raise RuntimeError(f"virtguardd ended with {self._daemon.returncode}")
+        return ctl("status", "--json").status == 0
+
+    def stop_daemon(self, number=signal.SIGTERM):
+        self._daemon.send_signal(number)
+        return self._daemon.wait(timeout=20)
+
+    def write_policy(self, text):
+        POLICY.write_text(text)
+
+    def write_hook(self, name, script):
+        """Puts a shell script into qemu.d; libvirtd must have known some hook when it started."""
+        path = HOOKS / name
+        path.write_text("#!/bin/sh\n" + script)
+        path.chmod(0o755)
+
+    def reload_policy(self, text):
+        """Puts a policy in the place of the old one; returns when the daemon has read it."""
+        before = self.daemon_log()
+        self.write_policy(text)
+        self.signal_reload()
+        wait_until(lambda: "policy" in self.daemon_log()[len(before):], "virtguardd read its policy again")
+
+    def signal_reload(self):
+        self._daemon.send_signal(signal.SIGHUP)
+
+    @staticmethod
+    def daemon_log():
+        return pathlib.Path("/var/log/virtguardd.log").read_text()
+
+    # --- guests
+
+    @staticmethod
+    def virsh(*words, seconds=120):
+        return command("virsh", "--connect", "qemu:///system", *words, seconds=seconds)
+
+    def define(self, xml_text):
+        path = self._folder / f"{uuids.uuid4()}.xml"
+        path.write_text(xml_text)
+        done = self.virsh("define", path)
+        assert done.status == 0, done
+
+    def power_off_disk(self):
+        """The path of a disk whose boot sector switches the guest off."""
+        path = self._folder / "power-off.img"
+        path.write_bytes(POWER_OFF_BOOT_SECTOR.ljust(MIB, b"\0"))
+        return path
+
+    def start_all(self, names, *options):
+        """Starts guests at once; results by name."""
+        with concurrent.futures.ThreadPoolExecutor(len(names)) as threads:
+            results = threads.map(lambda name: self.virsh("start", name, *options), names)
+            return dict(zip(names, results))
+
+    def running(self):
+        """Names of the guests that libvirt runs."""
+        return set(self.virsh("list", "--name").out.split())
+
+    def destroy_all(self):
+        names = self.running()
+        if names:
+            with concurrent.futures.ThreadPoolExecutor(len(names)) as threads:
+                list(threads.map(lambda name: self.virsh("destroy", name), names))
+
+    @staticmethod
+    def qemu_pid(name):
+        return int(pathlib.Path(f"/run/libvirt/qemu/{name}.pid").read_text())
+
+    # --- what virtguard says
+
+    @staticmethod
+    def status():
+        done = ctl("status", "--json")
+        assert done.status == 0, done
+        return json.loads(done.out)
+
+    def held(self, resource, column="allocated"):
+        return self.status()["host"][column].get(resource, 0)
+
+    def ledger(self):
+        """State by name of all that virtguard holds something for."""
+        return {guest["name"]: guest["state"] for guest in self.status()["domains"]}
+
+    def ledger_agrees(self):
+        """Whether virtguard counts the guests that libvirt runs, and no others."""
+        return self.ledger() == dict.fromkeys(self.running(), "running")
+
+    def policy_with_room(self, memory_mib, *, more=""):
+        """A policy that leaves that much ordinary memory on this machine, and CPUs without end."""
+        reserve_kib = self.held("memory", "capacity") // 1024 - memory_mib * 1024
+        return f"""
+[overcommit]
+cpu = 1000
+[memory]
+overhead = "none"
+[reserve]
+memory = "{reserve_kib}KiB"
+{more}
+"""
+
+
+def main():
+    """What an integration test's file ends with."""
+    enter()
+    for program in (DAEMON, HOOK, CTL):
+        if not program.exists():
+            sys.exit(f"{program} is not built")
+    result = unittest.main(verbosity=2, exit=False).result
+    for test, reason in result.skipped:
+        print(f"skipped: {test}: {reason}")
+    if not result.wasSuccessful():
+        print_logs()
+    sys.exit(not result.wasSuccessful())
