@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include "base/text.hpp"
 #include "base/unique.hpp"

@@ -2,6 +2,7 @@
 #include "host/hugepages.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <tuple>

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <system_error>
 
 #include <fcntl.h>
@@ -24,9 +25,12 @@ std::unexpected<Error> failed(const char* call) {
 [[noreturn]] void run_child(const std::function<void()>& attempt, int complaints) {
     constexpr rlim_t seconds = 60;
     const rlimit limit{seconds, seconds};
+    // A crash is expected: it leaves no core file.
     const bool ready = ::dup2(complaints, STDERR_FILENO) >= 0 &&
-                       ::setrlimit(RLIMIT_CPU, &limit) == 0 &&
-                       ::prctl(PR_SET_DUMPABLE, 0) == 0; // a crash is expected: no core file
+                       ::setrlimit(RLIMIT_CPU, &limit) == 0 && ::prctl(PR_SET_DUMPABLE, 0) == 0;
+    // Nor is it to be reported as this program's own.
+    for (const int signal : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV})
+        ::signal(signal, SIG_DFL);
     if (ready)
         attempt();
     ::_exit(ready ? 0 : 1);

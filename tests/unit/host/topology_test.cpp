@@ -237,6 +237,18 @@ TEST_CASE("a file that is no topology, or an impossible one, is refused by name"
     CHECK(topology.error().what == "host.xml: " + why);
 }
 
+TEST_CASE("a file that hwloc crashes on or complains of is refused quietly") {
+    const std::string no_pu = replaced(odd, "allowed_cpuset=\"0xf\"", "allowed_cpuset=\"0x0\"");
+    const auto xml = GENERATE_COPY(
+        as<std::string>{}, no_pu,                                                // complains
+        replaced(no_pu, "allowed_nodeset=\"0x101\"", "allowed_nodeset=\"0x0\""), // both crash
+        replaced(odd, "complete_nodeset=\"0x100\"", ""));
+    CAPTURE(xml);
+    const auto topology = from_xml(xml);
+    REQUIRE_FALSE(topology.has_value());
+    CHECK(topology.error().what == "host.xml: hwloc cannot make sense of it");
+}
+
 TEST_CASE("a folder or an endless file is not a topology") {
     CHECK(host::topology_from("/").error().what == "/: Is a directory");
     CHECK(host::topology_from("/dev/zero").error().what == "/dev/zero: longer than 64 MiB");
