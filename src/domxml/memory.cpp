@@ -254,13 +254,13 @@ Result<Memory> summed(Element root, std::vector<Placed> parts) {
         std::ranges::all_of(parts, [](const Placed& p) { return p.in_file || !has_base_pages(p); });
     std::int64_t total = 0;
     for (Placed& placed : parts) {
-        total += placed.part.size; // 2048 sizes of at most 2^52 + 2^28: far from overflow
+        total += placed.part.size;
+        if (total > core::max_domain_bytes)
+            return root.invalid("<memory>: the sum of all parts is more than any guest can have "
+                                "({})",
+                                format_bytes(core::max_domain_bytes, Rounding::down));
         memory.parts.push_back(std::move(placed.part));
     }
-    if (total > core::max_domain_bytes)
-        return root.invalid("<memory>: {} in all is more than any guest can have ({})",
-                            format_bytes(total, Rounding::up),
-                            format_bytes(core::max_domain_bytes, Rounding::down));
     const auto current = size_in(root.child("currentMemory"));
     if (!current)
         return std::unexpected(current.error());

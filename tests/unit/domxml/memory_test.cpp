@@ -109,11 +109,26 @@ TEST_CASE("an impossible amount of memory is refused with its place") {
          "</memory></devices>",
          "line 2: <memory>: no memory: expected some here or in guest cells"},
         {"<cpu><numa><cell memory='4' unit='PiB'/><cell memory='1'/></numa></cpu>",
-         "line 1: <memory>: 4.01 PiB in all is more than any guest can have (4 PiB)"},
+         "line 1: <memory>: the sum of all parts is more than any guest can have (4 PiB)"},
         {"<memory>x</memory><cpu><numa><cell memory='1024'/></numa></cpu>",
          "line 2: <memory>: \"x\" is not a size: expected a whole number"},
     }));
     CHECK(invalid(domain_of(written)) == text);
+}
+
+TEST_CASE("as many parts as are taken, each as large as is taken, do not overflow") {
+    std::string cells;
+    std::string devices;
+    for (int i = 0; i < max_memory_parts; ++i) {
+        cells += "<cell memory='4' unit='PiB'/>";
+        devices += "<memory model='dimm'><target><size unit='PiB'>4</size><node>0</node></target>"
+                   "</memory>";
+    }
+    CHECK(invalid(domain_of("<cpu><numa>" + cells + "</numa></cpu><devices>" + devices +
+                            "</devices>")) ==
+          "line 1: <memory>: the sum of all parts is more than any guest can have (4 PiB)");
+    CHECK(invalid(guest_of("<devices>" + devices + "</devices>")) ==
+          "line 2: <memory>: less than the memory devices in it");
 }
 
 TEST_CASE("current memory is what is written, and all where it is not or is more") {
