@@ -10,27 +10,64 @@ Guard::Guard(Topology topology, Policy policy)
     : topology_(std::move(topology)), policy_(std::move(policy)),
       host_(make_host(topology_, policy_)) {}
 
-Answer Guard::check(const Domain& domain) const {
+Answer Guard::answer(const Domain& domain, bool with_returning) const {
     Answer answer;
     answer.demand = make_demand(domain, host_, policy_);
     answer.scheduler = ownership_of(domain, policy_.scheduler).scheduler;
-    answer.decision = decide(domain, answer.demand, ledger_.held_by_others(domain, answer.demand),
-                             host_, policy_);
+    answer.decision =
+        decide(domain, answer.demand, ledger_.held_by_others(domain, answer.demand, with_returning),
+               host_, policy_);
     return answer;
 }
 
-Answer Guard::admit(const Domain& domain, Instant when) {
-    Answer answer = check(domain);
-    if (answer.decision.admitted() && !is_older(identity_of(domain), when))
+Answer Guard::check(const Domain& domain) const {
+    return answer(domain, /*with_returning=*/false);
+}
+
+std::optional<Answer> Guard::admit(const Domain& domain, Instant when, IfKept if_kept) {
+    Answer given = answer(domain, /*with_returning=*/true);
+    if (returns_in_time(domain, given.demand, when))
+        given.decision.reasons.clear();
+    else if (if_kept == IfKept::wait && !given.decision.admitted() && next_return_end() &&
+             answer(domain, /*with_returning=*/false).decision.admitted())
+        return std::nullopt;
+    if (given.decision.admitted() && !is_older(identity_of(domain), when))
         record(domain, GuestState::pending, when);
-    return answer;
+    return given;
+}
+
+bool Guard::returns_in_time(const Domain& domain, const Demand& demand, Instant when) const {
+    const Guest* guest = ledger_.find(identity_of(domain));
+    return guest != nullptr && guest->state == GuestState::returning &&
+           when < guest->changed + policy_.claim.return_hold &&
+           is_covered(demand.pieces, guest->demand.pieces);
+}
+
+void Guard::expire(Instant now) {
+    std::vector<std::string> ended;
+    for (const auto& [identity, guest] : ledger_.guests())
+        if (guest.state == GuestState::returning &&
+            guest.changed + policy_.claim.return_hold <= now)
+            ended.push_back(identity);
+    for (const std::string& identity : ended)
+        forget(identity, ledger_.find(identity)->changed);
+}
+
+std::optional<Instant> Guard::next_return_end() const {
+    std::optional<Instant> next;
+    for (const auto& [identity, guest] : ledger_.guests())
+        if (guest.state == GuestState::returning) {
+            const Instant end = guest.changed + policy_.claim.return_hold;
+            next = next ? std::min(*next, end) : end;
+        }
+    return next;
 }
 
 Answer Guard::start_at_once(const Domain& domain) {
-    Answer answer = check(domain);
-    if (answer.decision.admitted())
+    Answer given = check(domain);
+    if (given.decision.admitted())
         record(domain, GuestState::running, Instant{});
-    return answer;
+    return given;
 }
 
 void Guard::claim(const Domain& domain, Instant when) {
@@ -39,7 +76,8 @@ void Guard::claim(const Domain& domain, Instant when) {
 }
 
 void Guard::started(const std::string& identity, Instant when) {
-    if (const Guest* guest = ledger_.find(identity))
+    const Guest* guest = ledger_.find(identity);
+    if (guest != nullptr && guest->state == GuestState::pending)
         running(Domain(guest->domain), when);
 }
 
@@ -49,10 +87,23 @@ void Guard::running(const Domain& domain, Instant when) {
 }
 
 void Guard::released(const std::string& identity, Instant when) {
-    if (!is_older(identity, when)) {
-        ledger_.erase(identity);
-        account_foreign();
-    }
+    const Guest* guest = ledger_.find(identity);
+    if (guest == nullptr || is_older(identity, when))
+        return;
+    if (guest->state == GuestState::running && policy_.claim.return_hold.count() > 0)
+        record(Domain(guest->domain), GuestState::returning, when);
+    else if (guest->state != GuestState::returning)
+        forget(identity, when);
+}
+
+void Guard::forget(const std::string& identity, Instant when) {
+    ledger_.erase(identity);
+    account_foreign();
+    departed_[identity] = when;
+    if (departed_.size() < tidy_departed_at_)
+        return;
+    std::erase_if(departed_, [&](const auto& left) { return left.second + max_look_age < when; });
+    tidy_departed_at_ = std::max<std::size_t>(1024, 2 * departed_.size());
 }
 
 void Guard::reconcile(const Look& look) {
@@ -76,13 +127,13 @@ void Guard::reconcile(const std::string& identity, const std::optional<Domain>& 
     if (active)
         return running(*active, began);
     const Guest* guest = ledger_.find(identity);
-    if (guest == nullptr || is_older(identity, began))
+    if (guest == nullptr || is_older(identity, began) || guest->state == GuestState::returning)
         return;
     // A start in flight may not be active yet: its claim lasts until its release or its lease's
     // end.
     if (guest->state == GuestState::pending && began - guest->changed < policy_.claim.lease)
         return;
-    released(identity, began);
+    forget(identity, began);
 }
 
 void Guard::apply(Policy policy) {
@@ -116,8 +167,10 @@ void Guard::recompute() {
 }
 
 bool Guard::is_older(const std::string& identity, Instant when) const {
-    const Guest* guest = ledger_.find(identity);
-    return guest != nullptr && when < guest->changed;
+    if (const Guest* guest = ledger_.find(identity))
+        return when < guest->changed;
+    const auto left = departed_.find(identity);
+    return left != departed_.end() && when < left->second;
 }
 
 void Guard::record(const Domain& domain, GuestState state, Instant when) {

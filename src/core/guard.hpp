@@ -3,6 +3,8 @@
 // All state of the daemon, and the only thing that changes it. No I/O, no clock: what happened and
 // when come as arguments, so that the same events always give the same answers.
 
+#include <chrono>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,8 +31,14 @@ struct Look {
     std::vector<std::string> unreadable; ///< identities of active domains that could not be read
 };
 
+/// What to do with a start that fits only in a place kept for a returning guest.
+enum class IfKept { wait, refuse };
+
 class Guard {
   public:
+    /// A look older than this says nothing worth knowing: what left since then may be forgotten.
+    static constexpr std::chrono::minutes max_look_age{10};
+
     Guard(Topology topology, Policy policy);
 
     [[nodiscard]] const Topology& topology() const { return topology_; }
@@ -39,13 +47,22 @@ class Guard {
     [[nodiscard]] const Ledger& ledger() const { return ledger_; }
     [[nodiscard]] Report report() const { return make_report(host_, ledger_.holdings()); }
 
-    /// What a start would be answered now. Changes nothing.
+    /// What a start would be answered now, with places that are kept for returning guests counted
+    /// as free. Changes nothing.
     [[nodiscard]] Answer check(const Domain& domain) const;
 
     /// Decides a start and, when it is admitted, holds its place: one step, so that of starts that
     /// race for one place exactly one gets it. `when` is the exec of the hook that asks. A second
     /// start of the same identity replaces the first's claim, or, refused, leaves it.
-    Answer admit(const Domain& domain, Instant when);
+    /// A guest that returns to the place kept for it is admitted whatever else has changed. Nothing
+    /// (only with IfKept::wait): the start would fit only in a place that is still kept; ask again
+    /// at next_return_end().
+    [[nodiscard]] std::optional<Answer> admit(const Domain& domain, Instant when, IfKept if_kept);
+
+    /// Ends what is kept for guests that did not return in time.
+    void expire(Instant now);
+    /// When the next place stops being kept; nothing when none is.
+    [[nodiscard]] std::optional<Instant> next_return_end() const;
 
     /// Holds the place of a start that went ahead without our answer (its hook gave up waiting).
     void claim(const Domain& domain, Instant when);
@@ -56,7 +73,9 @@ class Guard {
     /// A guest runs: its start succeeded, or libvirt found it running. Never refused.
     void running(const Domain& domain, Instant when);
 
-    /// A guest, or the claim of a start, is gone. Ignored when older than what is known of it.
+    /// A guest, or the claim of a start, is gone. Ignored when older than what is known of it. The
+    /// place of a guest that ran is kept for its return for claim.return: snapshot revert and the
+    /// like stop a guest and start it again at once, and refusing that would turn it off.
     void released(const std::string& identity, Instant when);
 
     /// Brings the ledger in line with what libvirt runs, as far as the look is not older than what
@@ -81,7 +100,11 @@ class Guard {
   private:
     void recompute();
     void account_foreign();
-    bool is_older(const std::string& identity, Instant when) const;
+    [[nodiscard]] bool is_older(const std::string& identity, Instant when) const;
+    [[nodiscard]] bool returns_in_time(const Domain& domain, const Demand& demand,
+                                       Instant when) const;
+    [[nodiscard]] Answer answer(const Domain& domain, bool with_returning) const;
+    void forget(const std::string& identity, Instant when);
     void record(const Domain& domain, GuestState state, Instant when);
 
     Topology topology_;
@@ -90,6 +113,8 @@ class Guard {
     Ledger ledger_;
     ForeignPages foreign_pages_;
     std::vector<PageUse> page_use_;
+    std::map<std::string, Instant> departed_; ///< when guests left; for messages that come late
+    std::size_t tidy_departed_at_ = 1024;     ///< the size at which old ones are dropped
 };
 
 } // namespace virtguard::core

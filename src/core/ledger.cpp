@@ -23,6 +23,11 @@ void draw(std::vector<Piece>& booked, std::vector<Piece> wanted) {
         }
 }
 
+/// What a guest is counted as: a place that is kept counts as a start in flight.
+std::int64_t Share::*column_of(GuestState state) {
+    return state == GuestState::running ? &Share::allocated : &Share::pending;
+}
+
 } // namespace
 
 void Holdings::add(const std::vector<Piece>& pieces, std::int64_t Share::*column, int sign) {
@@ -50,14 +55,43 @@ std::string identity_of(const Domain& domain) {
     return domain.uuid ? domain.uuid->text() : domain.name;
 }
 
+std::string_view state_name(GuestState state) {
+    switch (state) {
+    case GuestState::pending:
+        return "pending";
+    case GuestState::running:
+        return "running";
+    case GuestState::returning:
+        return "returning";
+    }
+    std::unreachable();
+}
+
+bool is_covered(const std::vector<Piece>& pieces, std::vector<Piece> before) {
+    std::vector<Piece> wanted = pieces;
+    std::ranges::stable_sort(wanted, {}, [](const Piece& piece) { return piece.places.count(); });
+    for (Piece& want : wanted) {
+        for (Piece& had : before) {
+            if (had.resource != want.resource || had.whole != want.whole ||
+                !had.places.is_subset_of(want.places))
+                continue;
+            const std::int64_t covered = std::min(had.amount, want.amount);
+            had.amount -= covered;
+            want.amount -= covered;
+        }
+        if (want.amount > 0)
+            return false;
+    }
+    return true;
+}
+
 const Guest* Ledger::find(const std::string& identity) const {
     const auto found = guests_.find(identity);
     return found == guests_.end() ? nullptr : &found->second;
 }
 
 void Ledger::account(const Guest& guest, int sign) {
-    holdings_.add(guest.demand.pieces,
-                  guest.state == GuestState::running ? &Share::allocated : &Share::pending, sign);
+    holdings_.add(guest.demand.pieces, column_of(guest.state), sign);
 }
 
 void Ledger::put(Guest guest) {
@@ -124,11 +158,14 @@ void Ledger::book_all(int sign) {
         holdings_.add(unclaimed(reservation, nullptr), &Share::booked, sign);
 }
 
-Holdings Ledger::held_by_others(const Domain& domain, const Demand& demand) const {
+Holdings Ledger::held_by_others(const Domain& domain, const Demand& demand,
+                                bool with_returning) const {
     Holdings held = holdings_;
-    if (const Guest* present = find(identity_of(domain)))
-        held.add(present->demand.pieces,
-                 present->state == GuestState::running ? &Share::allocated : &Share::pending, -1);
+    const std::string newcomer_identity = identity_of(domain);
+    for (const auto& [identity, guest] : guests_)
+        if (identity == newcomer_identity ||
+            (!with_returning && guest.state == GuestState::returning))
+            held.add(guest.demand.pieces, column_of(guest.state), -1);
     const Guest newcomer{.domain = domain, .scheduler = {}, .demand = demand};
     for (const auto& [name, reservation] : reservations_) {
         held.add(unclaimed(reservation, nullptr), &Share::booked, -1);

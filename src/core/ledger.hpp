@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -56,7 +57,13 @@ class Holdings {
 /// What tells one domain from another: its UUID, else its name.
 [[nodiscard]] std::string identity_of(const Domain& domain);
 
-enum class GuestState { pending, running };
+enum class GuestState {
+    pending, ///< a start in flight
+    running,
+    returning, ///< released a moment ago: its place is kept for it alone
+};
+
+[[nodiscard]] std::string_view state_name(GuestState state);
 
 struct Guest {
     Domain domain;
@@ -65,6 +72,10 @@ struct Guest {
     Instant changed; ///< when what made it so happened: a hook's exec, a look's beginning
     Demand demand;   ///< of the domain, with the policy and host of now
 };
+
+/// Whether each piece was there before: of the same resource and wholeness, no more of it, and on
+/// no narrower set of places.
+[[nodiscard]] bool is_covered(const std::vector<Piece>& pieces, std::vector<Piece> before);
 
 /// Space taken before its guest arrives.
 struct Reservation {
@@ -95,8 +106,10 @@ class Ledger {
     void recompute(const Host& host, const Policy& policy);
 
     /// What others would hold if this guest started: without what it holds itself now, and without
-    /// what it would take from reservations made for it.
-    [[nodiscard]] Holdings held_by_others(const Domain& domain, const Demand& demand) const;
+    /// what it would take from reservations made for it; on request also without the places kept
+    /// for returning guests.
+    [[nodiscard]] Holdings held_by_others(const Domain& domain, const Demand& demand,
+                                          bool with_returning) const;
 
   private:
     void account(const Guest& guest, int sign);

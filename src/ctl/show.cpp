@@ -83,8 +83,7 @@ std::string capacity_table(const core::Report& report) {
 std::string guest_table(const std::vector<core::GuestReport>& guests) {
     Table table({{"DOMAIN"}, {"STATE"}, {"SCHEDULER"}, {"HOLDS"}});
     for (const core::GuestReport& guest : guests)
-        table.add({printable(guest.name),
-                   guest.state == core::GuestState::running ? "running" : "pending",
+        table.add({printable(guest.name), std::string(core::state_name(guest.state)),
                    printable(guest.scheduler), demand_text(guest.demand)});
     return table.text();
 }

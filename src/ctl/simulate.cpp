@@ -129,6 +129,7 @@ int simulate(const SimulateOptions& options) {
     if (!events)
         return input_error(events.error());
 
+    policy->claim.return_hold = {}; // here no time passes, so nothing can be kept for a while
     core::Guard guard(*std::move(topology), *std::move(policy));
     Simulation simulation(guard);
     for (std::size_t i = 0; i < events->size(); ++i)

@@ -36,10 +36,14 @@ constexpr int reads_per_turn = 4;
 } // namespace
 
 struct HookServer::Connection {
+    enum class State { reading, waiting, writing };
+
+    std::uint64_t id = 0;
     UniqueFd socket;
     Instant deadline;
     wire::RequestReader reader;
-    std::optional<std::string> reply; ///< what is left to be written; nothing while reading
+    State state = State::reading;
+    std::string unsent; ///< what is left of the reply
     std::optional<loop::Io> io;
 };
 
@@ -106,6 +110,7 @@ void HookServer::add(UniqueFd socket) {
         return;
     }
     Connection& connection = connections_.emplace_back();
+    connection.id = next_id_++;
     connection.socket = std::move(socket);
     connection.deadline = loop::now() + max_age;
     auto io = loop_.on_io(
@@ -121,50 +126,62 @@ void HookServer::add(UniqueFd socket) {
 }
 
 void HookServer::serve(Connection& connection) {
-    if (!connection.reply && !read_request(connection))
-        return;
-    write_reply(connection);
+    switch (connection.state) {
+    case Connection::State::reading:
+        return read_request(connection);
+    case Connection::State::waiting: // only a hang-up is reported then
+        return drop(connection);
+    case Connection::State::writing:
+        return write_reply(connection);
+    }
 }
 
-/// True once there is a reply to write; the connection may be gone otherwise.
-bool HookServer::read_request(Connection& connection) {
+void HookServer::read_request(Connection& connection) {
     std::array<char, read_size> buffer;
     for (int i = 0; i < reads_per_turn; ++i) {
         const ssize_t count = ::recv(connection.socket.get(), buffer.data(), buffer.size(), 0);
         if (count < 0 && errno == EINTR)
             continue;
         if (count < 0 && errno == EAGAIN)
-            return false;
-        if (count <= 0) {
-            drop(connection);
-            return false;
-        }
+            return;
+        if (count <= 0)
+            return drop(connection);
         auto request = connection.reader.feed({buffer.data(), static_cast<std::size_t>(count)});
         if (!request) {
             log(Level::warning, "hook socket: {}", wire::describe(request.error()));
-            drop(connection);
-            return false;
+            return drop(connection);
         }
-        if (*request) {
-            connection.reply = handler_(**request);
-            return true;
-        }
+        if (!*request)
+            continue;
+        if (!connection.io->set_events(0))
+            return drop(connection);
+        connection.state = Connection::State::waiting;
+        return handler_(std::move(**request), [this, id = connection.id](std::string bytes) {
+            reply(id, std::move(bytes));
+        });
     }
-    return false;
+}
+
+void HookServer::reply(std::uint64_t id, std::string bytes) {
+    const auto connection = std::ranges::find(connections_, id, &Connection::id);
+    if (connection == connections_.end())
+        return;
+    connection->unsent = std::move(bytes);
+    connection->state = Connection::State::writing;
+    write_reply(*connection);
 }
 
 void HookServer::write_reply(Connection& connection) {
-    std::string& reply = *connection.reply;
-    while (!reply.empty()) {
-        const ssize_t count =
-            ::send(connection.socket.get(), reply.data(), reply.size(), MSG_NOSIGNAL);
+    while (!connection.unsent.empty()) {
+        const ssize_t count = ::send(connection.socket.get(), connection.unsent.data(),
+                                     connection.unsent.size(), MSG_NOSIGNAL);
         if (count < 0 && errno == EINTR)
             continue;
         if (count < 0 && errno == EAGAIN && connection.io->set_events(EPOLLOUT))
             return;
         if (count < 0)
             break; // the asker is gone; what it asked for is answered all the same
-        reply.erase(0, static_cast<std::size_t>(count));
+        connection.unsent.erase(0, static_cast<std::size_t>(count));
     }
     drop(connection);
 }

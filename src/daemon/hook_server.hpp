@@ -3,6 +3,7 @@
 // The sockets of the hook exchange: accepts root's connections, reads one request from each, hands
 // it on, writes the reply, closes. Nothing here waits; whoever dawdles is dropped.
 
+#include <cstdint>
 #include <functional>
 #include <list>
 #include <memory>
@@ -22,8 +23,10 @@ namespace virtguard::daemon {
 
 class HookServer {
   public:
-    /// The reply's bytes; empty: none, the connection is closed.
-    using Handler = std::function<std::string(const wire::Request&)>;
+    /// Takes the reply's bytes, at once or later (but not after the server's end); none: the
+    /// connection is closed. Where the asker has gone meanwhile they are dropped.
+    using Reply = std::move_only_function<void(std::string)>;
+    using Handler = std::function<void(wire::Request, Reply)>;
 
     /// Serves a listening socket from then on, until destroyed. The loop must outlive it.
     [[nodiscard]] static Result<std::unique_ptr<HookServer>>
@@ -40,7 +43,8 @@ class HookServer {
     void accept_all();
     void add(UniqueFd socket);
     void serve(Connection& connection);
-    bool read_request(Connection& connection);
+    void read_request(Connection& connection);
+    void reply(std::uint64_t id, std::string bytes);
     void write_reply(Connection& connection);
     void drop(Connection& connection);
     void drop_late();
@@ -50,6 +54,7 @@ class HookServer {
     UniqueFd listener_;
     Handler handler_;
     std::list<Connection> connections_; ///< by deadline, as all get the same time
+    std::uint64_t next_id_ = 0;
     std::unique_ptr<loop::Io> accepting_;
     std::unique_ptr<loop::Timer> timer_;
 };

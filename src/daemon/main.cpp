@@ -95,7 +95,7 @@ class Daemon {
     std::unique_ptr<loop::Mailbox<virt::Message>> from_libvirt_;
     std::unique_ptr<loop::Mailbox<CheckedPolicy>> policies_;
     std::unique_ptr<FilesThread> files_;
-    std::optional<Service> service_;
+    std::unique_ptr<Service> service_;
     std::unique_ptr<HookServer> hooks_;
     std::optional<loop::Signal> hangup_;
     std::optional<loop::Io> libvirt_mail_;
@@ -120,18 +120,21 @@ Result<> Daemon::start_service(const Options& options) {
         return std::unexpected(files.error());
     files_ = *std::move(files);
     StartPolicy policy = policy_at_start(options.policy_folder, options.state_folder, *topology);
-    service_.emplace(ServiceOptions{.policy_folder = options.policy_folder,
+    auto service = Service::create({.policy_folder = options.policy_folder,
                                     .state_folder = options.state_folder,
                                     .root = options.root,
                                     .live_topology = options.topology.empty()},
-                     *std::move(topology), std::move(policy), *files_);
+                                   *std::move(topology), std::move(policy), *files_, loop_);
+    if (!service)
+        return std::unexpected(service.error());
+    service_ = *std::move(service);
     auto listener = hook_listener(options.run_folder);
     if (!listener)
         return std::unexpected(listener.error());
-    auto hooks =
-        HookServer::create(loop_, *std::move(listener), [this](const wire::Request& request) {
-            return service_->handle(request);
-        });
+    auto hooks = HookServer::create(loop_, *std::move(listener),
+                                    [this](const wire::Request& request, HookServer::Reply reply) {
+                                        service_->handle(request, std::move(reply));
+                                    });
     if (!hooks)
         return std::unexpected(hooks.error());
     hooks_ = *std::move(hooks);

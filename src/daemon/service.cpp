@@ -25,6 +25,13 @@ bool is_too_late(const wire::RequestHeader& header) {
     return loop::now() > exec_time(header) + header.wait;
 }
 
+/// Left of a hook's patience for the answer to reach it.
+constexpr std::chrono::milliseconds answer_margin{100};
+
+Instant end_of_wait(const wire::RequestHeader& header) {
+    return exec_time(header) + header.wait - answer_margin;
+}
+
 std::string reasons_line(const core::Decision& decision) {
     std::string line;
     for (const core::Reason& reason : decision.reasons)
@@ -41,6 +48,18 @@ bool wants_hugepages(const core::Domain& domain) {
 
 } // namespace
 
+Result<std::unique_ptr<Service>> Service::create(ServiceOptions options, core::Topology topology,
+                                                 StartPolicy policy, FilesThread& files,
+                                                 loop::Loop& loop) {
+    std::unique_ptr<Service> service(
+        new Service(std::move(options), std::move(topology), std::move(policy), files));
+    auto timer = loop.timer("kept places", [raw = service.get()] { raw->end_returns(); });
+    if (!timer)
+        return std::unexpected(timer.error());
+    service->timer_ = std::make_unique<loop::Timer>(*std::move(timer));
+    return service;
+}
+
 Service::Service(ServiceOptions options, core::Topology topology, StartPolicy policy,
                  FilesThread& files)
     : options_(std::move(options)), guard_(std::move(topology), std::move(policy.policy)),
@@ -53,57 +72,82 @@ Service::Service(ServiceOptions options, core::Topology topology, StartPolicy po
     after_policy_change();
 }
 
-std::string Service::handle(const wire::Request& request) {
+void Service::handle(const wire::Request& request, Reply reply) {
     switch (request.header.operation) {
     case wire::Operation::prepare:
-        return prepare(request);
+        return prepare(request, std::move(reply));
     case wire::Operation::started:
     case wire::Operation::reconnect:
     case wire::Operation::release:
         told(request);
-        return {};
+        return reply({});
     case wire::Operation::check:
-        return check(request);
+        return reply(check(request));
     case wire::Operation::status:
-        return wire::encode_reply(wire::Operation::status, wire::Verdict::done,
-                                  json::status_document(status()));
+        return reply(wire::encode_reply(wire::Operation::status, wire::Verdict::done,
+                                        json::status_document(status())));
     }
-    std::unreachable();
 }
 
-std::string Service::prepare(const wire::Request& request) {
-    const auto reply = [](wire::Verdict verdict, std::string_view line) {
-        return wire::encode_reply(wire::Operation::prepare, verdict, line);
-    };
-    const auto domain = domxml::parse_domain(request.body);
-    if (!domain && domain.error().code != Errc::invalid) {
-        log(Level::error, "a start was not decided: {}", domain.error().what);
-        return reply(wire::Verdict::error, domain.error().what);
-    }
-    core::Answer answer;
+void Service::prepare(const wire::Request& request, Reply reply) {
+    auto domain = domxml::parse_domain(request.body);
     if (domain)
-        answer = decide(*domain, request.header);
-    else
-        answer.decision = core::refuse_invalid(domain.error(), guard_.policy());
-    const core::Domain& named = domain ? *domain : core::Domain{};
-    count(named, answer);
-    if (answer.decision.admitted())
-        return reply(wire::Verdict::admitted, {});
-    return reply(wire::Verdict::refused, core::refusal_line(named.name, answer.decision));
+        return decide({*std::move(domain), request.header, std::move(reply)});
+    if (domain.error().code == Errc::invalid)
+        return answer({}, {.decision = core::refuse_invalid(domain.error(), guard_.policy())},
+                      reply);
+    log(Level::error, "a start was not decided: {}", domain.error().what);
+    reply(wire::encode_reply(wire::Operation::prepare, wire::Verdict::error, domain.error().what));
 }
 
-core::Answer Service::decide(const core::Domain& domain, const wire::RequestHeader& header) {
-    if (wants_hugepages(domain))
+void Service::decide(Parked start) {
+    if (wants_hugepages(start.domain))
         refresh_hugepages();
-    if (!is_too_late(header))
-        return guard_.admit(domain, exec_time(header));
-    core::Answer answer = guard_.check(domain);
-    if (!guard_.policy().hook.unavailable_denies) {
-        log(Level::error, "{} was let in by its hook, which did not wait for the answer",
-            printable(domain.name));
-        guard_.claim(domain, exec_time(header));
+    const Instant when = exec_time(start.header);
+    if (is_too_late(start.header)) {
+        if (!guard_.policy().hook.unavailable_denies) {
+            log(Level::error, "{} was let in by its hook, which did not wait for the answer",
+                printable(start.domain.name));
+            guard_.claim(start.domain, when);
+        }
+        return answer(start.domain, guard_.check(start.domain), start.reply);
     }
-    return answer;
+    guard_.expire(loop::now());
+    const bool may_wait = loop::now() < end_of_wait(start.header);
+    const auto given =
+        guard_.admit(start.domain, when, may_wait ? core::IfKept::wait : core::IfKept::refuse);
+    if (given)
+        return answer(start.domain, *given, start.reply);
+    parked_.push_back(std::move(start));
+    arm_timer();
+}
+
+void Service::answer(const core::Domain& domain, const core::Answer& answer, Reply& reply) {
+    count(domain, answer);
+    const bool admitted = answer.decision.admitted();
+    reply(wire::encode_reply(
+        wire::Operation::prepare, admitted ? wire::Verdict::admitted : wire::Verdict::refused,
+        admitted ? std::string() : core::refusal_line(domain.name, answer.decision)));
+}
+
+/// Some place stopped being kept, or some start cannot wait longer: decide those that wait anew.
+void Service::end_returns() {
+    guard_.expire(loop::now());
+    std::list<Parked> waiting;
+    waiting.swap(parked_);
+    for (Parked& start : waiting)
+        decide(std::move(start));
+    arm_timer();
+}
+
+void Service::arm_timer() {
+    std::optional<Instant> next = guard_.next_return_end();
+    for (const Parked& start : parked_) {
+        const Instant end = end_of_wait(start.header);
+        next = next ? std::min(*next, end) : end;
+    }
+    if (next)
+        timer_->arm(*next);
 }
 
 void Service::count(const core::Domain& domain, const core::Answer& answer) {
@@ -128,8 +172,10 @@ void Service::told(const wire::Request& request) {
     if (!uuid)
         return;
     const Instant when = exec_time(request.header);
-    if (request.header.operation == wire::Operation::release)
-        return guard_.released(uuid->text(), when);
+    if (request.header.operation == wire::Operation::release) {
+        guard_.released(uuid->text(), when);
+        return arm_timer();
+    }
     const auto domain = domxml::parse_domain(request.body);
     if (domain)
         guard_.running(*domain, when);
@@ -179,6 +225,9 @@ void Service::handle(virt::Message message) {
 }
 
 void Service::look(virt::Look seen) {
+    // The thread was held up in it for so long that more may have left than is remembered.
+    if (loop::now() - seen.began > core::Guard::max_look_age)
+        return;
     core::Look look{.began = seen.began, .complete = seen.complete};
     for (virt::ActiveDomain& domain : seen.active) {
         if (domain.domain) {

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <list>
 #include <memory>
 #include <set>
 #include <string>
@@ -31,11 +33,18 @@ struct ServiceOptions {
 
 class Service {
   public:
-    Service(ServiceOptions options, core::Topology topology, StartPolicy policy,
-            FilesThread& files);
+    using Reply = std::move_only_function<void(std::string)>;
 
-    /// The reply to one request from the socket; empty where none is due.
-    [[nodiscard]] std::string handle(const wire::Request& request);
+    [[nodiscard]] static Result<std::unique_ptr<Service>>
+    create(ServiceOptions options, core::Topology topology, StartPolicy policy, FilesThread& files,
+           loop::Loop& loop);
+    Service(const Service&) = delete;
+    Service& operator=(const Service&) = delete;
+
+    /// Answers one request from the socket: at once, but for a start that fits only in a place kept
+    /// for a returning guest, which waits for the end of that. The bytes are empty where no reply
+    /// is due.
+    void handle(const wire::Request& request, Reply reply);
 
     /// What the libvirt thread saw.
     void handle(virt::Message message);
@@ -50,12 +59,23 @@ class Service {
     [[nodiscard]] std::string status_line() const;
 
   private:
-    [[nodiscard]] std::string prepare(const wire::Request& request);
+    /// A start that waits for a kept place.
+    struct Parked {
+        core::Domain domain;
+        wire::RequestHeader header;
+        Reply reply;
+    };
+
+    Service(ServiceOptions options, core::Topology topology, StartPolicy policy,
+            FilesThread& files);
+    void prepare(const wire::Request& request, Reply reply);
+    void decide(Parked start);
+    void answer(const core::Domain& domain, const core::Answer& answer, Reply& reply);
+    void end_returns();
+    void arm_timer();
     void told(const wire::Request& request);
     [[nodiscard]] std::string check(const wire::Request& request);
     void look(virt::Look look);
-    [[nodiscard]] core::Answer decide(const core::Domain& domain,
-                                      const wire::RequestHeader& header);
     void count(const core::Domain& domain, const core::Answer& answer);
     void refresh_hugepages();
     void note_unreadable(const virt::ActiveDomain& domain);
@@ -72,6 +92,8 @@ class Service {
     bool looked_ = false;              ///< libvirt has told once what runs
     std::set<std::string> unreadable_; ///< active domains whose XML cannot be read
     std::vector<core::Resource> over_capacity_;
+    std::list<Parked> parked_;
+    std::unique_ptr<loop::Timer> timer_; ///< the end of a kept place, or of a wait for one
     std::uint64_t admitted_ = 0;
     std::uint64_t refused_ = 0;
     std::uint64_t would_refuse_ = 0;

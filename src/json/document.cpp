@@ -101,10 +101,6 @@ void add_outcome(Json& json, const core::Outcome& outcome, bool decided) {
         json["notes"] = outcome.notes;
 }
 
-const char* state_name(core::GuestState state) {
-    return state == core::GuestState::running ? "running" : "pending";
-}
-
 // ------------------------------------------------------------------ reading
 // The other end of our own socket wrote it, but a field that is missing or of another type must be
 // an error, not a crash: nlohmann's exceptions are caught in parse().
@@ -224,12 +220,19 @@ core::Report read_report(const Json& json) {
     return report;
 }
 
+core::GuestState read_state(const Json& json) {
+    for (const core::GuestState state :
+         {core::GuestState::pending, core::GuestState::running, core::GuestState::returning})
+        if (json.get<std::string>() == core::state_name(state))
+            return state;
+    reject("a domain's state is unknown");
+}
+
 core::GuestReport read_guest(const Json& json) {
     return {.name = json.at("name").get<std::string>(),
             .uuid = read_uuid(json.at("uuid")),
             .scheduler = json.at("scheduler").get<std::string>(),
-            .state = json.at("state") == "running" ? core::GuestState::running
-                                                   : core::GuestState::pending,
+            .state = read_state(json.at("state")),
             .demand = read_quantities(json.at("demand"))};
 }
 
@@ -282,7 +285,7 @@ std::string status_document(const core::Status& status) {
         json["domains"].push_back({{"name", guest.name},
                                    {"uuid", uuid_json(guest.uuid)},
                                    {"scheduler", guest.scheduler},
-                                   {"state", state_name(guest.state)},
+                                   {"state", core::state_name(guest.state)},
                                    {"demand", quantities(guest.demand, /*with_zeros=*/false)}});
     return dump(json);
 }
