@@ -208,6 +208,27 @@ Weights weights_of(const Resource& resource, const Ratio& ratio) {
             .whole = whole_is_stretched ? ratio.denominator() : ratio.numerator()};
 }
 
+namespace {
+
+IdSet places_with_room(const Pool& pool) {
+    IdSet result;
+    for (const auto& [id, place] : pool.places)
+        if (place.allocatable() > 0)
+            result.insert(id);
+    return result;
+}
+
+/// Whether what may lie on the places can lie nowhere but in the part. A place without room (a node
+/// with no pages of this size) is no way out.
+bool is_bound_to(const IdSet& part, const IdSet& places, const IdSet& with_room) {
+    if (places.is_subset_of(part))
+        return true;
+    const IdSet usable = places & with_room;
+    return !usable.empty() && usable.is_subset_of(part);
+}
+
+} // namespace
+
 PartFigures figures_of(const Host& host, const Resource& resource, const IdSet& places,
                        const Classes& held) {
     PartFigures figures;
@@ -223,9 +244,10 @@ PartFigures figures_of(const Host& host, const Resource& resource, const IdSet& 
     const Int128 allocatable = capacity - reserved;
     figures.slack = allocatable * weights.room;
     Int128 whole = 0;
+    const IdSet with_room = pool == nullptr ? IdSet{} : places_with_room(*pool);
     IdSet dedicated = host.cpus_are_split ? host.dedicated_cpus & places : IdSet{};
     for (const auto& [piece_class, share] : held) {
-        if (!piece_class.places.is_subset_of(places))
+        if (!is_bound_to(places, piece_class.places, with_room))
             continue;
         figures.held.allocated += share.allocated;
         figures.held.pending += share.pending;
