@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Random small hosts, policies and guests: every verdict and every free amount of core must be that
+// of the brute-force model. VIRTGUARD_SEED and VIRTGUARD_CASES (decisions compared) choose a run;
+// a failure names the seed of its host alone.
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "base/text.hpp"
+#include "core/admission.hpp"
+#include "core/ledger.hpp"
+#include "core/report.hpp"
+#include "model/model.hpp"
+
+using namespace virtguard;
+using namespace virtguard::core;
+
+namespace {
+
+class Dice {
+  public:
+    explicit Dice(std::uint64_t seed) : random_(seed) {}
+
+    /// In [0, limit).
+    int below(int limit) { return static_cast<int>(random_() % static_cast<unsigned>(limit)); }
+    bool one_in(int count) { return below(count) == 0; }
+    IdSet some_of(const IdSet& ids, int one_in_count = 2) {
+        IdSet result;
+        for (const int id : ids.ids())
+            if (one_in(one_in_count))
+                result.insert(id);
+        return result;
+    }
+    Ratio ratio() {
+        static const std::vector<const char*> ratios{"1", "1", "1.5", "1.15", "3", "0.5", "0.85"};
+        return *Ratio::parse(
+            ratios[static_cast<std::size_t>(below(static_cast<int>(ratios.size())))]);
+    }
+
+  private:
+    std::mt19937_64 random_;
+};
+
+constexpr std::array<std::int64_t, 3> page_sizes{2, 4, 8};
+
+void add_pus(Dice& dice, Topology& topology) {
+    const int limit = dice.one_in(8) ? 13 : 8;
+    const int count = std::min(12, 1 + dice.below(limit) / 2 + dice.below(limit) / 2);
+    const bool smt = dice.one_in(3);
+    for (int pu = 0; pu < count; pu += smt ? 2 : 1) {
+        IdSet core{pu};
+        if (smt && pu + 1 < count)
+            core.insert(pu + 1);
+        if (dice.one_in(10)) {
+            topology.offline |= core;
+            continue;
+        }
+        topology.cores.push_back(core);
+        topology.online |= core;
+        topology
+            .nodes[static_cast<std::size_t>(dice.below(static_cast<int>(topology.nodes.size())))]
+            .pus |= core;
+        if (!dice.one_in(10))
+            topology.allowed |= core;
+        if (dice.one_in(10))
+            topology.isolated |= core;
+    }
+}
+
+Topology random_topology(Dice& dice) {
+    Topology topology;
+    topology.base_page = 1;
+    if (!dice.one_in(3))
+        topology.default_hugepage = page_sizes[static_cast<std::size_t>(dice.below(3))];
+    const int count = 1 + dice.below(dice.one_in(3) ? 6 : 3);
+    const int step = dice.one_in(4) ? 2 : 1;
+    for (int i = 0; i < count; ++i) {
+        Node node{.id = i * step};
+        node.memory = dice.one_in(8) ? 0 : 4 + dice.below(16);
+        for (const std::int64_t size : page_sizes)
+            if (dice.one_in(2)) {
+                node.pools.push_back({size, dice.below(6)});
+                node.memory += size * node.pools.back().pages;
+            }
+        topology.nodes.push_back(std::move(node));
+    }
+    add_pus(dice, topology);
+    return topology;
+}
+
+IdSet nodes_of(const Topology& topology) {
+    IdSet ids;
+    for (const Node& node : topology.nodes)
+        ids.insert(node.id);
+    return ids;
+}
+
+/// PUs whose cores are in one piece, so that counting cores leaves nothing to interpretation.
+IdSet some_cores(Dice& dice, const Topology& topology, int one_in_count) {
+    IdSet pus;
+    for (const IdSet& core : topology.cores)
+        if (dice.one_in(one_in_count))
+            pus |= core;
+    return pus;
+}
+
+void randomize_reserve(Dice& dice, const Topology& topology, Policy& policy) {
+    policy.reserve = {};
+    if (dice.one_in(3))
+        policy.reserve.cpus = some_cores(dice, topology, 5);
+    std::int64_t named = 0;
+    for (const Node& node : topology.nodes) {
+        if (dice.one_in(6))
+            named += *(policy.reserve.nodes[node.id].memory = dice.below(5));
+        if (!node.pools.empty() && dice.one_in(5))
+            policy.reserve.nodes[node.id].hugepages[node.pools.front().page_size] = dice.below(8);
+    }
+    policy.reserve.memory = named + (dice.one_in(2) ? dice.below(6) : 0);
+}
+
+Policy random_policy(Dice& dice, const Topology& topology) {
+    Policy policy;
+    policy.overcommit[Resource::cpu()] = dice.ratio();
+    policy.overcommit[Resource::memory()] = dice.ratio();
+    randomize_reserve(dice, topology, policy);
+    if (dice.one_in(6))
+        policy.memory.nodes = dice.some_of(nodes_of(topology));
+    policy.memory.count_current = dice.one_in(4);
+    policy.memory.virtio_mem_requested = dice.one_in(3);
+    policy.memory.file_is_storage = dice.one_in(3);
+    policy.memory.overhead.reset();
+    if (dice.one_in(3))
+        policy.memory.overhead = Overhead{
+            .base = dice.below(3), .per_vcpu = dice.below(2), .per_iothread = 0, .per_gib = 0};
+    policy.cpu.count_cores = dice.one_in(3);
+    policy.cpu.pinning_exclusive = !dice.one_in(4);
+    policy.cpu.vcpus_maximum = dice.one_in(4);
+    if (dice.one_in(5)) {
+        const IdSet dedicated = some_cores(dice, topology, 2);
+        if (!dice.one_in(3))
+            policy.cpu.dedicated = dedicated;
+        if (!policy.cpu.dedicated || dice.one_in(2))
+            policy.cpu.shared = some_cores(dice, topology, 2) - dedicated;
+    }
+    return policy;
+}
+
+void add_vcpus(Dice& dice, const Topology& topology, Domain& domain) {
+    const IdSet named = topology.online | topology.offline | IdSet{13};
+    std::vector<std::optional<IdSet>> sets;
+    for (int groups = dice.below(4); groups > 0; --groups) {
+        std::optional<IdSet> cpus;
+        if (dice.one_in(3))
+            cpus = IdSet{named.ids()[static_cast<std::size_t>(dice.below(named.count()))]};
+        else if (dice.one_in(2))
+            cpus = dice.some_of(named) |
+                   IdSet{topology.online.first() < 0 ? 0 : topology.online.first()};
+        if (std::ranges::find(sets, cpus) != sets.end())
+            continue;
+        sets.push_back(cpus);
+        const int current = dice.below(3);
+        domain.vcpus.push_back({cpus, current, current + dice.below(2)});
+    }
+}
+
+MemoryPart random_part(Dice& dice, const Topology& topology) {
+    MemoryPart part;
+    part.size = 1 + dice.below(dice.one_in(4) ? 9 : 5);
+    part.requested = part.size;
+    if (dice.one_in(5)) {
+        part.kind = MemoryPart::Kind::virtio_mem;
+        part.requested = dice.below(static_cast<int>(part.size) + 1);
+    }
+    if (dice.one_in(3))
+        part.pages =
+            PagesOf{dice.one_in(6) ? 1 : page_sizes[static_cast<std::size_t>(dice.below(3))]};
+    else if (dice.one_in(8))
+        part.pages = DefaultHugepages{};
+    if (dice.one_in(2)) {
+        IdSet nodes = dice.some_of(nodes_of(topology));
+        if (nodes.empty() || dice.one_in(60))
+            nodes.insert(dice.one_in(30) ? 11 : topology.nodes.front().id);
+        part.bound_to = nodes;
+    }
+    return part;
+}
+
+Domain random_domain(Dice& dice, const Topology& topology, int number) {
+    Domain domain{.name = fmt::format("guest-{}", number)};
+    add_vcpus(dice, topology, domain);
+    for (int parts = dice.below(4); parts > 0; --parts)
+        domain.memory.push_back(random_part(dice, topology));
+    for (const MemoryPart& part : domain.memory)
+        domain.current_memory += part.size;
+    if (dice.one_in(3))
+        domain.current_memory -= dice.below(static_cast<int>(domain.current_memory) + 1);
+    domain.locked = dice.one_in(8);
+    domain.preallocated = dice.one_in(10);
+    domain.confidential = dice.one_in(12);
+    domain.file_backed = dice.one_in(8);
+    domain.vfio_devices = dice.one_in(6) ? 1 : 0;
+    return domain;
+}
+
+/// What was decided in all trials: to see that the random cases are worth their time.
+struct Tally {
+    std::uint64_t decisions = 0;
+    std::uint64_t admitted = 0;
+    std::map<Code, std::uint64_t> refused; ///< by the last of the reasons
+};
+
+/// One host with its ledger, and the same as the model sees it.
+class Trial {
+  public:
+    explicit Trial(std::uint64_t seed)
+        : dice_(seed), topology_(random_topology(dice_)), policy_(random_policy(dice_, topology_)),
+          host_(make_host(topology_, policy_)) {}
+
+    /// Compares some decisions and then what is free; counts what was decided.
+    void run(Tally& tally) {
+        for (int event = 2 + dice_.below(16); event > 0; --event)
+            happen(tally);
+        compare_free();
+    }
+
+  private:
+    void happen(Tally& tally) {
+        switch (dice_.below(14)) {
+        case 0:
+            return release();
+        case 1:
+            return change_policy();
+        case 2:
+            return book();
+        case 3:
+            return charge_foreign();
+        default:
+            if (guests_.size() < 8)
+                start(tally);
+        }
+    }
+
+    void start(Tally& tally) {
+        const Domain domain = random_domain(dice_, topology_, next_++);
+        const Demand demand = make_demand(domain, host_, policy_);
+        const Decision decision = decide(domain, demand, ledger_.holdings(), host_, policy_);
+        const model::Model model(topology_, policy_);
+        const bool expected = model.admits(model.demand_of(domain), held(model));
+        if (decision.admitted() != expected)
+            FAIL("core " << (decision.admitted() ? "admits " : "refuses ")
+                         << refusal_line(domain.name, decision));
+        check_reasons(decision);
+        ++tally.decisions;
+        if (expected)
+            ++tally.admitted;
+        else
+            ++tally.refused[decision.reasons.back().code];
+        if (expected || dice_.one_in(6)) // one that runs all the same: the host is over then
+            put(domain);
+    }
+
+    void put(const Domain& domain) {
+        guests_[domain.name] = domain;
+        ledger_.put({.domain = domain,
+                     .scheduler = {},
+                     .state = dice_.one_in(2) ? GuestState::pending : GuestState::running,
+                     .demand = make_held_demand(domain, host_, policy_)});
+    }
+
+    static void check_reasons(const Decision& decision) {
+        for (const Reason& reason : decision.reasons)
+            if (reason.code == Code::insufficient_capacity ||
+                reason.code == Code::insufficient_node_capacity)
+                if (reason.free >= reason.requested)
+                    FAIL("a reason that is none: " << reason.text);
+    }
+
+    void release() {
+        if (guests_.empty())
+            return;
+        const std::string name = guests_.begin()->first;
+        guests_.erase(name);
+        ledger_.erase(name);
+    }
+
+    void change_policy() {
+        policy_ = random_policy(dice_, topology_);
+        host_ = make_host(topology_, policy_);
+        ledger_.recompute(host_, policy_);
+    }
+
+    /// Booked space and foreign pages are given as pieces; only their places are random.
+    void add_extra(const Resource& resource, std::int64_t amount, bool whole,
+                   std::vector<Piece>& pieces) {
+        IdSet places =
+            dice_.some_of(resource == Resource::cpu() ? topology_.online : nodes_of(topology_));
+        if (places.empty())
+            places = host_.pool(resource)->all();
+        if (places.empty())
+            return;
+        pieces.push_back({resource, places, whole, amount});
+        extra_[resource].push_back({model::bits_of(places), whole, amount});
+    }
+
+    void book() {
+        std::vector<Piece> pieces;
+        add_extra(dice_.one_in(2) ? Resource::cpu() : Resource::memory(), 1 + dice_.below(3),
+                  /*whole=*/false, pieces);
+        ledger_.reserve(fmt::format("booking-{}", next_++), {pieces, std::nullopt});
+    }
+
+    void charge_foreign() {
+        if (foreign_)
+            return;
+        foreign_ = true;
+        std::vector<Piece> pieces;
+        for (const std::int64_t size : page_sizes)
+            if (host_.pool(Resource::hugepages(size)) != nullptr)
+                add_extra(Resource::hugepages(size), size * (1 + dice_.below(2)), /*whole=*/true,
+                          pieces);
+        ledger_.set_foreign(pieces);
+    }
+
+    model::Claims held(const model::Model& model) const {
+        model::Claims claims = extra_;
+        for (const auto& [name, domain] : guests_)
+            for (const auto& [resource, of_guest] : model.held_by(domain))
+                claims[resource].insert(claims[resource].end(), of_guest.begin(), of_guest.end());
+        return claims;
+    }
+
+    void compare_free() const {
+        const Report report = make_report(host_, ledger_.holdings());
+        const model::Model model(topology_, policy_);
+        const model::Claims claims = held(model);
+        for (const auto& [resource, free] : report.host.free)
+            if (free != model.host_free(resource, claims))
+                FAIL("host " << resource.name() << ": core " << free << ", model "
+                             << model.host_free(resource, claims));
+        for (const NodeReport& node : report.nodes)
+            for (const auto& [resource, free] : node.figures.free) {
+                const auto expected = model.node_free(resource, node.id, claims);
+                if (free != expected)
+                    FAIL("node " << node.id << " " << resource.name() << ": core " << free
+                                 << ", model " << expected.value_or(-999));
+            }
+    }
+
+    Dice dice_;
+    Topology topology_;
+    Policy policy_;
+    Host host_;
+    Ledger ledger_;
+    std::map<std::string, Domain> guests_;
+    model::Claims extra_; ///< booked or foreign
+    bool foreign_ = false;
+    int next_ = 0;
+};
+
+std::uint64_t setting(const char* name, std::uint64_t otherwise) {
+    const char* text = std::getenv(name);
+    return text == nullptr ? otherwise : parse_unsigned(text).value_or(otherwise);
+}
+
+} // namespace
+
+TEST_CASE("the model's two ways to carry claims agree") {
+    Dice dice(1);
+    for (int round = 0; round < 3000; ++round) {
+        std::vector<std::int64_t> room;
+        for (int places = 1 + dice.below(3); places > 0; --places)
+            room.push_back(dice.below(4));
+        std::vector<model::Claim> claims;
+        for (int count = dice.below(5); count > 0; --count)
+            claims.push_back(
+                {static_cast<model::Bits>(dice.below(1 << room.size())), false, dice.below(5)});
+        REQUIRE(model::most_by_subsets(room, claims) == model::most_by_enumeration(room, claims));
+    }
+}
+
+TEST_CASE("verdict and free are the brute-force model's") {
+    const std::uint64_t first = setting("VIRTGUARD_SEED", 1);
+    const std::uint64_t wanted = setting("VIRTGUARD_CASES", 200'000);
+    Tally tally;
+    std::uint64_t seed = first;
+    for (; tally.decisions < wanted; ++seed) {
+        INFO("VIRTGUARD_SEED=" << seed << " VIRTGUARD_CASES=1");
+        Trial(seed).run(tally);
+    }
+    std::string refused;
+    for (const auto& [code, count] : tally.refused)
+        refused += fmt::format(", {} {}", count, code_name(code));
+    WARN(tally.decisions << " decisions on " << seed - first << " hosts from seed " << first << ": "
+                         << tally.admitted << " admitted" << refused);
+}
