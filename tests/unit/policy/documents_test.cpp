@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
-#include <regex>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,7 +30,12 @@ std::string contents(const std::string& path) {
 /// What is at the start of a line and commented out without a space ("#mode = ...") is a key; with
 /// one it is prose.
 std::string without_comment_marks(const std::string& text) {
-    return std::regex_replace(text, std::regex("(^|\n)#(?=[a-z\\[])"), "$1");
+    std::istringstream lines(text);
+    std::string result;
+    for (std::string line; std::getline(lines, line); result += line + '\n')
+        if (line.size() > 1 && line[0] == '#' && line[1] != ' ')
+            line.erase(0, 1);
+    return result;
 }
 
 Policy values_of(const std::string& text) {
