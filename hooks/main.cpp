@@ -4,8 +4,8 @@
 // takes a non-zero exit of "reconnect" or "started" as the order to kill the guest, and reads
 // stdout as the guest's new XML: so it ends by a deadline whatever happens, fails for "prepare"
 // alone, and never writes to stdout. It has no heap, stdio, locale or environment, since it is
-// exec'd three times per start and its cost is that of exec (tests/bench). DESIGN:
-// docs/hook-protocol.md.
+// exec'd three times per start and its cost is that of exec (tests/bench). What it says
+// on the socket: docs/hook-protocol.md.
 
 #include <array>
 #include <cerrno>

@@ -120,7 +120,7 @@ TEST_CASE("an answer is taken as it came, and everything else is a fault") {
 
 TEST_CASE("nobody there is unreachable, at once") {
     const auto path =
-        GENERATE(as<std::string>{}, "/nowhere/hook.sock", "/", "", "/tmp/" + std::string(200, 'x'));
+        GENERATE(as<std::string>{}, "/nowhere/hook.sock", "", "/tmp/" + std::string(200, 'x'));
     CAPTURE(path);
     AnswerBuffer buffer;
     const auto answer = ask(path.c_str(), {}, "<domain/>", now() + 60s, buffer);
@@ -135,6 +135,7 @@ TEST_CASE("a socket that is closed to us is not the same as nobody") {
     const int before = ::setfsuid(65534); // root may go anywhere; of others this changes nothing
     const auto client = Client::connect(listener.path.c_str(), now() + 60s);
     ::setfsuid(static_cast<uid_t>(before));
+    std::filesystem::permissions(folder, std::filesystem::perms::owner_all);
     REQUIRE_FALSE(client.has_value());
     CHECK(client.error() == Fault::denied);
 }
