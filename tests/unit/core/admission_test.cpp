@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Decisions in whole sentences. Cases named after a letter and a number restate peers' published
+// decisions (nova, the kubelet, placement, oVirt); where virtguard means something else on purpose,
+// the comment says what.
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,13 +18,651 @@ using namespace virtguard::core;
 
 namespace {
 
-/// Lets the domain run when it is admitted.
-std::string start(Guard& guard, const Domain& domain) {
-    const Answer answer = guard.start_at_once(domain);
+const Resource cpu = Resource::cpu();
+const Resource memory = Resource::memory();
+
+std::string line_of(const Domain& domain, const Answer& answer) {
     return answer.decision.admitted() ? "admitted" : refusal_line(domain.name, answer.decision);
 }
 
+/// Lets the domain run when it is admitted.
+std::string start(Guard& guard, const Domain& domain) {
+    return line_of(domain, guard.start_at_once(domain));
+}
+
+Guard with_ratio(const Topology& topology, const Resource& resource, const char* ratio) {
+    Policy policy = bare_policy();
+    set_ratio(policy, resource, ratio);
+    return {topology, policy};
+}
+
+Domain both(std::string name, std::vector<VcpuGroup> vcpus, std::vector<MemoryPart> parts) {
+    Domain domain = with_memory(std::move(name), std::move(parts));
+    domain.vcpus = std::move(vcpus);
+    return domain;
+}
+
+Domain vfio(std::string name, std::int64_t size) {
+    Domain domain = with_memory(std::move(name), {ram(size)});
+    domain.vfio_devices = 1;
+    return domain;
+}
+
+std::int64_t host_free(const Guard& guard, const Resource& resource) {
+    return guard.report().host.free.at(resource);
+}
+
+std::int64_t node_free(const Guard& guard, std::size_t node, const Resource& resource) {
+    return guard.report().nodes.at(node).figures.free.at(resource);
+}
+
 } // namespace
+
+// Worked examples -------------------------------------------------------------------------------
+
+TEST_CASE("a floating guest may take all that strict guests leave on two nodes") {
+    Guard guard(equal_nodes(2, 4, 64 * gib), bare_policy());
+    CHECK(start(guard, with_memory("a", {bound_ram(40 * gib, {0})})) == "admitted");
+    CHECK(start(guard, with_memory("b", {bound_ram(50 * gib, {1})})) == "admitted");
+    CHECK(start(guard, with_memory("c", {ram(39 * gib)})) ==
+          "virtguard: refused c: memory: needs 39 GiB, 38 GiB free of 128 GiB");
+    CHECK(start(guard, with_memory("d", {ram(38 * gib)})) == "admitted");
+    CHECK(host_free(guard, memory) == 0);
+}
+
+TEST_CASE("guests bound to {0,1} and {1,2} compete for node 1") {
+    Guard guard(equal_nodes(3, 4, 10 * gib), bare_policy());
+    CHECK(start(guard, with_memory("a", {bound_ram(16 * gib, {0, 1})})) == "admitted");
+    CHECK(node_free(guard, 1, memory) == 10 * gib - 6 * gib);
+    CHECK(start(guard, with_memory("b", {bound_ram(15 * gib, {1, 2})})) ==
+          "virtguard: refused b: memory: needs 15 GiB, 14 GiB free of 30 GiB");
+    CHECK(start(guard, with_memory("c", {bound_ram(14 * gib, {1, 2})})) == "admitted");
+    CHECK(start(guard, with_memory("d", {bound_ram(1, {1})})) ==
+          "virtguard: refused d: memory: needs 1 B, 0 free of 30 GiB");
+}
+
+TEST_CASE("enough pages in total, but not on the node") {
+    Topology topology = equal_nodes(2, 4, 8 * gib);
+    add_pages(topology, 0, page_2m, 512);
+    add_pages(topology, 1, page_2m, 512);
+    Guard guard(topology, bare_policy());
+    CHECK(start(guard, with_memory("a", {bound_ram(768 * mib, {1}, DefaultHugepages{})})) ==
+          "admitted");
+    const Domain b = with_memory("b", {bound_ram(512 * mib, {1}, PagesOf{page_2m})});
+    const Answer answer = guard.check(b);
+    CHECK(line_of(b, answer) ==
+          "virtguard: refused b: hugepages-2Mi on node 1: needs 512 MiB, 256 MiB free of 1 GiB");
+    CHECK(answer.decision.reasons ==
+          std::vector<Reason>{
+              {.code = Code::insufficient_node_capacity,
+               .resource = Resource::hugepages(page_2m),
+               .nodes = {1},
+               .requested = 512 * mib,
+               .free = 256 * mib,
+               .effective = gib,
+               .mode = Mode::enforce,
+               .text = "hugepages-2Mi on node 1: needs 512 MiB, 256 MiB free of 1 GiB"}});
+    CHECK(start(guard, with_memory("c", {ram(512 * mib, DefaultHugepages{})})) == "admitted");
+}
+
+TEST_CASE("two nodes of 11 CPUs at 1.5 hold 16 vCPUs each and 33 together") {
+    Guard guard = with_ratio(equal_nodes(2, 11, gib), cpu, "1.5");
+    CHECK(node_free(guard, 0, cpu) == 16);
+    CHECK(host_free(guard, cpu) == 33);
+    const IdSet node_0 = IdSet::range(0, 10);
+    const IdSet node_1 = IdSet::range(11, 21);
+    CHECK(start(guard, with_vcpus("a", {on_pus(8, node_0)})) == "admitted");
+    CHECK(start(guard, with_vcpus("b", {on_pus(8, node_0)})) == "admitted");
+    CHECK(start(guard, with_vcpus("c", {on_pus(1, node_0)})) ==
+          "virtguard: refused c: cpu on PUs 0-10 (node 0): needs 1 vCPU, 0 free of 16");
+    CHECK(start(guard, with_vcpus("d", {on_pus(11, node_1)})) == "admitted");
+    CHECK(start(guard, with_vcpus("e", {on_pus(5, node_1)})) == "admitted");
+    CHECK(start(guard, with_vcpus("f", {floating(2)})) ==
+          "virtguard: refused f: cpu: needs 2 vCPUs, 1 free of 33");
+    CHECK(start(guard, with_vcpus("g", {floating(1)})) == "admitted");
+    CHECK(host_free(guard, cpu) == 0);
+}
+
+TEST_CASE("100 CPUs at 1.15 are 115") {
+    Guard guard = with_ratio(equal_nodes(1, 100, gib), cpu, "1.15");
+    CHECK(start(guard, with_vcpus("a", {floating(100)})) == "admitted");
+    CHECK(start(guard, with_vcpus("b", {floating(16)})) ==
+          "virtguard: refused b: cpu: needs 16 vCPUs, 15 free of 115");
+    CHECK(start(guard, with_vcpus("c", {floating(15)})) == "admitted");
+}
+
+TEST_CASE("a pinned guest takes its PUs out of what floating vCPUs share") {
+    Guard guard = with_ratio(equal_nodes(2, 4, gib), cpu, "3");
+    CHECK(start(guard, pinned("a", {0, 1, 4})) == "admitted");
+    CHECK(host_free(guard, cpu) == 5 * 3);
+    CHECK(start(guard, with_vcpus("b", {on_pus(2, IdSet::range(0, 3))})) == "admitted");
+    CHECK(start(guard, with_vcpus("c", {on_pus(1, {0, 1})})) ==
+          "virtguard: refused c: cpu on PUs 0-1 (node 0): needs 1 vCPU, 0 free of 2");
+    CHECK(start(guard, pinned("d", {1})) ==
+          "virtguard: refused d: cpu on PU 1 (node 0): needs 1 vCPU, 0 free of 1");
+    for (const char* name : {"e", "f"})
+        CHECK(start(guard, with_vcpus(name, {floating(5)})) == "admitted");
+    CHECK(start(guard, pinned("g", {3})) == "admitted"); // 12 vCPUs on the four that are left
+    CHECK(start(guard, pinned("h", {2})) ==
+          "virtguard: refused h: cpu: needs 1 vCPU, 0 free of 16");
+}
+
+TEST_CASE("VFIO guests take no ratio: 240 of 256 GiB at 1.5 leave 24 for pageable ones") {
+    Guard guard = with_ratio(equal_nodes(1, 8, 256 * gib), memory, "1.5");
+    CHECK(start(guard, vfio("a", 120 * gib)) == "admitted");
+    CHECK(start(guard, vfio("b", 120 * gib)) == "admitted");
+    CHECK(host_free(guard, memory) == 24 * gib);
+    CHECK(start(guard, with_memory("c", {ram(25 * gib)})) ==
+          "virtguard: refused c: memory: needs 25 GiB, 24 GiB free of 264 GiB");
+    CHECK(start(guard, vfio("d", 17 * gib)) ==
+          "virtguard: refused d: memory: needs 17 GiB, 16 GiB free of 264 GiB");
+    CHECK(start(guard, with_memory("e", {ram(24 * gib)})) == "admitted");
+}
+
+TEST_CASE("below 1 a ratio holds memory back from whole and pageable alike") {
+    Guard guard = with_ratio(equal_nodes(1, 8, 100 * gib), memory, "0.8");
+    CHECK(start(guard, vfio("a", 50 * gib)) == "admitted");
+    CHECK(start(guard, with_memory("b", {ram(31 * gib)})) ==
+          "virtguard: refused b: memory: needs 31 GiB, 30 GiB free of 80 GiB");
+    CHECK(start(guard, with_memory("c", {ram(30 * gib)})) == "admitted");
+}
+
+TEST_CASE("a guest cell lies on the host node that binds it, whatever its own number") {
+    Guard guard(equal_nodes(2, 4, 8 * gib), bare_policy());
+    CHECK(start(guard, with_memory("a", {bound_ram(6 * gib, {1})})) == "admitted");
+    // Its guest cell 0 is on host node 1, its guest cell 1 on host node 0.
+    CHECK(start(guard, with_memory("b", {bound_ram(3 * gib, {1}), bound_ram(3 * gib, {0})})) ==
+          "virtguard: refused b: memory on node 1: needs 3 GiB, 2 GiB free of 8 GiB");
+}
+
+TEST_CASE("a preferred node that is full refuses nothing") {
+    Guard guard(equal_nodes(2, 4, 8 * gib), bare_policy());
+    CHECK(start(guard, with_memory("a", {bound_ram(8 * gib, {0})})) == "admitted");
+    CHECK(start(guard, with_memory("b", {ram(8 * gib)})) == "admitted"); // a wish is no binding
+}
+
+TEST_CASE("a cell of 1.5 GiB on pages of 1 GiB takes two") {
+    Topology topology = equal_nodes(1, 4, 8 * gib);
+    add_pages(topology, 0, page_1g, 3);
+    Guard guard(topology, bare_policy());
+    CHECK(start(guard, with_memory("a", {ram(1536 * mib, PagesOf{page_1g})})) == "admitted");
+    CHECK(start(guard, with_memory("b", {ram(1536 * mib, PagesOf{page_1g})})) ==
+          "virtguard: refused b: hugepages-1Gi: needs 2 GiB, 1 GiB free of 3 GiB");
+}
+
+TEST_CASE("a ratio lowered below use touches only starts that need the resource") {
+    Policy policy = bare_policy();
+    set_ratio(policy, cpu, "3");
+    Guard guard(equal_nodes(1, 4, 16 * gib), policy);
+    CHECK(start(guard, both("a", {floating(4)}, {ram(gib)})) == "admitted");
+    CHECK(start(guard, both("b", {floating(4)}, {ram(gib)})) == "admitted");
+    set_ratio(policy, cpu, "1");
+    guard.apply(policy);
+    CHECK(host_free(guard, cpu) == -4);
+    CHECK(guard.report().over_capacity == std::vector<Resource>{cpu});
+    CHECK(start(guard, with_memory("c", {ram(gib)})) == "admitted");
+    CHECK(start(guard, both("d", {floating(1)}, {ram(gib)})) ==
+          "virtguard: refused d: cpu: needs 1 vCPU, -4 free of 4");
+}
+
+// A host that is over ---------------------------------------------------------------------------
+
+TEST_CASE("a node that is over refuses nothing on another, and gives nothing to what may float") {
+    Guard guard(equal_nodes(2, 4, 64 * gib), bare_policy());
+    guard.running(with_memory("a", {bound_ram(100 * gib, {0})}), Instant{});
+    guard.running(with_memory("b", {bound_ram(60 * gib, {1})}), Instant{});
+    CHECK(node_free(guard, 0, memory) == -36 * gib);
+    CHECK(node_free(guard, 1, memory) == 4 * gib);
+    CHECK(guard.report().over_capacity == std::vector<Resource>{memory});
+    CHECK(start(guard, with_memory("c", {bound_ram(gib, {0})})) ==
+          "virtguard: refused c: memory on node 0: needs 1 GiB, -36 GiB free of 64 GiB");
+    CHECK(start(guard, with_memory("d", {ram(2 * gib)})) == "admitted");
+    CHECK(start(guard, with_memory("e", {bound_ram(2 * gib, {1})})) == "admitted");
+    CHECK(start(guard, with_memory("f", {bound_ram(gib, {1})})) ==
+          "virtguard: refused f: memory: needs 1 GiB, -36 GiB free of 128 GiB");
+}
+
+TEST_CASE("a start may not take from what floats, however far over the rest is") {
+    Guard guard(equal_nodes(2, 4, 10 * gib), bare_policy());
+    guard.running(with_memory("a", {bound_ram(15 * gib, {0})}), Instant{});
+    guard.running(with_memory("b", {ram(8 * gib)}), Instant{}); // on node 1, as far as it matters
+    CHECK(node_free(guard, 1, memory) == 2 * gib);
+    CHECK(start(guard, with_memory("c", {bound_ram(3 * gib, {1})})) ==
+          "virtguard: refused c: memory: needs 3 GiB, -3 GiB free of 20 GiB");
+    CHECK(start(guard, with_memory("d", {bound_ram(2 * gib, {1})})) == "admitted");
+}
+
+TEST_CASE("what a pool lost is not given again until it is free") {
+    Topology topology = equal_nodes(1, 4, 8 * gib);
+    add_pages(topology, 0, page_1g, 4);
+    Guard guard(topology, bare_policy());
+    const Resource pages = Resource::hugepages(page_1g);
+    CHECK(start(guard, with_memory("a", {ram(2 * gib, PagesOf{page_1g})})) == "admitted");
+    CHECK(start(guard, with_memory("b", {ram(gib, PagesOf{page_1g})})) == "admitted");
+    topology.nodes[0].pools[0].pages = 2;
+    guard.apply(topology);
+    CHECK(host_free(guard, pages) == -gib);
+    const Domain c = with_memory("c", {ram(gib, PagesOf{page_1g})});
+    CHECK(start(guard, c) ==
+          "virtguard: refused c: hugepages-1Gi: needs 1 GiB, -1 GiB free of 2 GiB");
+    guard.start_at_once(with_memory("a", {}));
+    CHECK(host_free(guard, pages) == gib);
+    CHECK(start(guard, c) == "admitted");
+}
+
+// Alone -----------------------------------------------------------------------------------------
+
+TEST_CASE("no guest overcommits against itself") {
+    struct Row {
+        std::string name;
+        Domain domain;
+        std::string expected;
+    };
+    const auto row = GENERATE(values<Row>({
+        {"memory", with_memory("a", {ram(17 * gib)}),
+         "memory: needs 17 GiB, more than the 16 GiB that one guest can have"},
+        {"memory of a node", with_memory("a", {bound_ram(9 * gib, {1})}),
+         "memory on node 1: needs 9 GiB, more than the 8 GiB that one guest can have"},
+        {"parts of it", with_memory("a", {bound_ram(5 * gib, {1}), bound_ram(4 * gib, {1})}),
+         "memory on node 1: needs 9 GiB, more than the 8 GiB that one guest can have"},
+        {"vCPUs", with_vcpus("a", {floating(9)}),
+         "cpu: needs 9 vCPUs, more than the 8 vCPUs that one guest can have"},
+        {"vCPUs on a set", with_vcpus("a", {on_pus(5, IdSet::range(0, 3))}),
+         "cpu on PUs 0-3 (node 0): needs 5 vCPUs, more than the 4 vCPUs that one guest can have"},
+        {"shared vCPUs beside its own dedicated ones",
+         with_vcpus("a", {on_pus(1, {0}), on_pus(1, {1}), on_pus(3, IdSet::range(0, 3))}),
+         "cpu on PUs 0-3 (node 0): needs 5 vCPUs, more than the 4 vCPUs that one guest can have"},
+        {"no such pages on the node", with_memory("a", {bound_ram(gib, {0}, PagesOf{page_1g})}),
+         "hugepages-1Gi on node 0: needs 1 GiB, there is none"},
+        {"an empty pool", with_memory("a", {ram(gib, DefaultHugepages{})}),
+         "hugepages-2Mi: needs 1 GiB, host has none"},
+    }));
+    CAPTURE(row.name);
+    Topology topology = equal_nodes(2, 4, 8 * gib);
+    topology.nodes[0].pools = {{page_2m, 0}};
+    topology.nodes[1].memory += gib;
+    topology.nodes[1].pools = {{page_1g, 1}};
+    Policy policy = bare_policy();
+    set_ratio(policy, cpu, "4");
+    set_ratio(policy, memory, "4");
+    const Guard guard(topology, policy);
+    const Answer answer = guard.check(row.domain);
+    CHECK(line_of(row.domain, answer) == "virtguard: refused a: " + row.expected);
+    REQUIRE(answer.decision.reasons.size() == 1);
+    CHECK(answer.decision.reasons.front().code == Code::larger_than_host);
+}
+
+// Peers' cases ----------------------------------------------------------------------------------
+
+TEST_CASE("A9, A11: two PUs and 1024 MiB at 2 hold one more of the same, and never five vCPUs") {
+    Policy policy = bare_policy();
+    set_ratio(policy, cpu, "2");
+    set_ratio(policy, memory, "2");
+    Guard guard(equal_nodes(1, 2, gib), policy);
+    CHECK(start(guard, both("a", {floating(2)}, {ram(gib)})) == "admitted");
+    CHECK(guard.check(both("b", {floating(5)}, {ram(gib)})).decision.reasons.front().code ==
+          Code::larger_than_host);
+    CHECK(start(guard, both("c", {floating(2)}, {ram(gib)})) == "admitted");
+    CHECK(host_free(guard, cpu) == 0);
+    CHECK(host_free(guard, memory) == 0);
+}
+
+TEST_CASE("A1, B5: without a ratio nothing is overcommitted") {
+    // nova overcommits without limit where no ratio is given; to virtguard unset is 1.
+    Guard guard(equal_nodes(1, 2, gib), bare_policy());
+    CHECK(start(guard, with_memory("a", {ram(512 * mib)})) == "admitted");
+    CHECK(start(guard, with_memory("b", {ram(gib)})) ==
+          "virtguard: refused b: memory: needs 1 GiB, 512 MiB free of 1 GiB");
+}
+
+TEST_CASE("A3: pinning changes nothing about memory") {
+    // nova refuses overcommitted memory to pinned guests; to virtguard only whole memory is exempt.
+    Guard guard = with_ratio(equal_nodes(1, 2, gib), memory, "1.5");
+    CHECK(start(guard, with_memory("a", {ram(512 * mib)})) == "admitted");
+    Domain b = pinned("b", {0, 1});
+    b.memory = {ram(gib)};
+    b.current_memory = gib;
+    CHECK(start(guard, b) == "admitted");
+}
+
+TEST_CASE("B3: four vCPUs are refused only where a cell is named") {
+    // nova fits a guest into one cell and refuses 4 vCPUs; unbound ones float over both here.
+    Policy policy = bare_policy();
+    set_ratio(policy, cpu, "2");
+    Guard guard(equal_nodes(2, 2, 2 * gib), policy);
+    for (const char* name : {"a", "b"})
+        CHECK(start(guard, with_vcpus(name, {floating(2)})) == "admitted");
+    CHECK(guard.check(with_vcpus("c", {floating(4)})).decision.admitted());
+    CHECK(guard.check(with_vcpus("d", {on_pus(4, {0, 1})})).decision.reasons.front().code ==
+          Code::larger_than_host);
+}
+
+TEST_CASE("B9: at 1.5, two CPUs with two vCPUs bound to them take one more and not two") {
+    Guard guard = with_ratio(equal_nodes(2, 2, gib), cpu, "1.5");
+    CHECK(start(guard, with_vcpus("a", {on_pus(2, {0, 1})})) == "admitted");
+    CHECK(start(guard, with_vcpus("b", {on_pus(2, {0, 1})})) ==
+          "virtguard: refused b: cpu on PUs 0-1 (node 0): needs 2 vCPUs, 1 free of 3");
+    CHECK(start(guard, with_vcpus("c", {on_pus(2, {2, 3})})) == "admitted");
+}
+
+TEST_CASE("C5, C7: a page size is there or it is not") {
+    Topology topology = equal_nodes(1, 2, 2 * gib);
+    add_pages(topology, 0, page_2m, 512);
+    const Guard guard(topology, bare_policy());
+    CHECK(guard.check(with_memory("a", {ram(gib, PagesOf{page_2m})})).decision.admitted());
+    const Domain b = with_memory("b", {ram(gib, PagesOf{4 * mib})});
+    CHECK(line_of(b, guard.check(b)) ==
+          "virtguard: refused b: hugepages-4Mi: needs 1 GiB, host has none");
+}
+
+TEST_CASE("C9: used and reserved pages are both gone") {
+    Topology topology = equal_nodes(1, 2, 2 * gib);
+    add_pages(topology, 0, page_2m, 512);
+    Policy policy = bare_policy();
+    policy.reserve.nodes[0].hugepages[page_2m] = 128 * page_2m;
+    Guard guard(topology, policy);
+    CHECK(start(guard, with_memory("a", {ram(128 * page_2m, DefaultHugepages{})})) == "admitted");
+    CHECK(start(guard, with_memory("b", {ram(128 * page_2m, DefaultHugepages{})})) == "admitted");
+    CHECK(host_free(guard, Resource::hugepages(page_2m)) == 128 * page_2m);
+}
+
+TEST_CASE("C13: accounting never refuses what already runs") {
+    Guard guard(equal_nodes(1, 2, 512 * mib), bare_policy());
+    guard.running(with_memory("a", {ram(512 * mib)}), Instant{});
+    guard.running(with_memory("b", {ram(256 * mib)}), Instant{});
+    CHECK(guard.report().host.allocated.at(memory) == 768 * mib);
+    CHECK(host_free(guard, memory) == -256 * mib);
+}
+
+TEST_CASE("D, E, K: the PUs that the XML names are checked, none are chosen") {
+    // nova and the kubelet pick CPUs (packing siblings, isolating threads); libvirt starts what the
+    // XML says.
+    Guard guard(equal_nodes(1, 4, gib), bare_policy());
+    CHECK(start(guard, pinned("D5", IdSet::range(0, 3))) == "admitted");
+    CHECK(start(guard, pinned("F3", {0, 2})) ==
+          "virtguard: refused F3: cpu on PU 0 (node 0): needs 1 vCPU, 0 free of 1; cpu on PU 2 "
+          "(node 0): needs 1 vCPU, 0 free of 1");
+    (void)guard.start_at_once(with_vcpus("D5", {}));
+    CHECK(start(guard, pinned("F3", {0, 2})) == "admitted");
+}
+
+TEST_CASE("D1: four PUs of three do not exist") {
+    const Guard guard(equal_nodes(1, 3, gib), bare_policy());
+    const Domain domain = pinned("D1", IdSet::range(0, 3));
+    CHECK(line_of(domain, guard.check(domain)) ==
+          "virtguard: refused D1: cpu: 1 vCPU pinned to PU 3, which guests may not use: "
+          "3 (absent)");
+}
+
+TEST_CASE("E7: more guest nodes than host nodes are no reason") {
+    // nova maps each guest node to a host cell of its own; libvirt does not.
+    Guard guard(equal_nodes(2, 4, 4 * gib), bare_policy());
+    CHECK(start(guard, both("a", {floating(6)}, {ram(gib), ram(gib), ram(gib)})) == "admitted");
+}
+
+TEST_CASE("I5, I9: a ratio lowered under what is used refuses any more") {
+    Policy policy = bare_policy();
+    set_ratio(policy, cpu, "2");
+    Guard guard(equal_nodes(1, 10, gib), policy);
+    for (const char* name : {"a", "b"})
+        CHECK(start(guard, with_vcpus(name, {floating(7)})) == "admitted");
+    set_ratio(policy, cpu, "1");
+    guard.apply(policy);
+    // The same guest with fewer vCPUs is decided without the old one, and takes from nobody: b
+    // alone leaves room for 3.
+    CHECK(start(guard, with_vcpus("a", {floating(6)})) ==
+          "virtguard: refused a: cpu: needs 6 vCPUs, 3 free of 10");
+    CHECK(start(guard, with_vcpus("a", {floating(3)})) == "admitted");
+    CHECK(start(guard, with_vcpus("c", {floating(1)})) ==
+          "virtguard: refused c: cpu: needs 1 vCPU, 0 free of 10");
+}
+
+TEST_CASE("J1, J3: what is short of memory and of pages is said at once") {
+    Topology topology = equal_nodes(1, 4, 3 * gib);
+    add_pages(topology, 0, page_1g, 1);
+    Policy policy = bare_policy();
+    policy.reserve.memory = 512 * mib;
+    Guard guard(topology, policy);
+    CHECK(host_free(guard, memory) == 1536 * mib);
+    CHECK(start(guard, with_memory("a", {ram(gib), ram(gib, PagesOf{page_1g})})) == "admitted");
+    CHECK(start(guard, with_memory("b", {ram(gib), ram(gib, PagesOf{page_1g})})) ==
+          "virtguard: refused b: memory: needs 1 GiB, 512 MiB free of 1.5 GiB; hugepages-1Gi: "
+          "needs 1 GiB, 0 free of 1 GiB");
+}
+
+TEST_CASE("L9, L11: overhead counts like any memory, and a reserve above memory leaves none") {
+    Policy policy = bare_policy();
+    policy.memory.overhead = Overhead{.base = 65 * mib, .per_gib = 0};
+    policy.reserve.memory = 256 * mib;
+    set_ratio(policy, memory, "2");
+    Guard guard(equal_nodes(1, 4, 10000 * mib), policy);
+    CHECK(start(guard, with_memory("a", {ram(8000 * mib)})) == "admitted");
+    CHECK(start(guard, with_memory("b", {ram(8800 * mib)})) == "admitted");
+    CHECK(host_free(guard, memory) == (2 * (10000 - 256) - 8000 - 8800 - 130) * mib);
+}
+
+TEST_CASE("L13: two cells of 1000 MiB do not fit 512 and 512") {
+    Guard guard(equal_nodes(2, 4, 512 * mib), bare_policy());
+    const Domain domain = with_memory("a", {ram(1000 * mib), ram(1000 * mib)});
+    CHECK(line_of(domain, guard.check(domain)) ==
+          "virtguard: refused a: memory: needs 1.96 GiB, more than the 1 GiB that one guest can "
+          "have");
+}
+
+TEST_CASE("L15: a piece that may lie anywhere makes way for those that may not") {
+    Guard guard(equal_nodes(4, 4, 1500 * mib), bare_policy());
+    const IdSet others{1, 2, 3};
+    CHECK(start(guard, with_memory("a", {ram(1500 * mib), bound_ram(1500 * mib, others),
+                                         bound_ram(1500 * mib, others),
+                                         bound_ram(1500 * mib, others)})) == "admitted");
+}
+
+TEST_CASE("L17, L19: a start in flight holds its place, and the last byte may be taken") {
+    // Ganeti (O11) must leave something; here what is free may be used up.
+    Guard guard(equal_nodes(1, 4, 1050 * mib), bare_policy());
+    guard.claim(with_memory("a", {ram(50 * mib)}), Instant{});
+    CHECK(start(guard, with_memory("b", {ram(1024 * mib)})) ==
+          "virtguard: refused b: memory: needs 1 GiB, 1000 MiB free of 1.02 GiB");
+    CHECK(start(guard, with_memory("c", {ram(1000 * mib)})) == "admitted");
+}
+
+TEST_CASE("O5: pages may be divided over nodes where nothing binds them") {
+    // OpenNebula wants one node to hold them all.
+    Topology topology = equal_nodes(2, 4, 4 * gib);
+    add_pages(topology, 0, page_2m, 512);
+    add_pages(topology, 1, page_2m, 512);
+    Guard guard(topology, bare_policy());
+    CHECK(start(guard, with_memory("a", {ram(768 * page_2m, DefaultHugepages{})})) == "admitted");
+}
+
+TEST_CASE("O13: a ratio counts at once for what already runs") {
+    // CloudStack keeps the ratio a guest was started with.
+    Policy policy = bare_policy();
+    Guard guard(equal_nodes(1, 4, 8 * gib), policy);
+    CHECK(start(guard, with_memory("a", {ram(4 * gib)})) == "admitted");
+    set_ratio(policy, memory, "2");
+    guard.apply(policy);
+    CHECK(host_free(guard, memory) == 12 * gib);
+}
+
+// Reasons, modes, owners ------------------------------------------------------------------------
+
+TEST_CASE("all reasons come at once, by code, resource and node") {
+    Topology topology = equal_nodes(2, 4, 8 * gib);
+    add_pages(topology, 0, page_2m, 512);
+    add_pages(topology, 1, page_2m, 512);
+    Guard guard(topology, bare_policy());
+    guard.running(
+        both("held", {on_pus(4, IdSet::range(0, 3))},
+             {bound_ram(6 * gib, {0}), bound_ram(7 * gib, {1}), ram(gib, PagesOf{page_2m})}),
+        Instant{});
+    Domain domain =
+        both("new", {on_pus(1, {9}), on_pus(5, IdSet::range(0, 7))},
+             {bound_ram(2 * gib, {1}), bound_ram(2 * gib, {0}), ram(3 * gib, PagesOf{page_2m}),
+              bound_ram(3 * gib, {1}, PagesOf{page_1g}), bound_ram(gib, {5})});
+    domain.scheduler = "cortex";
+    const Answer answer = guard.check(domain);
+    std::vector<std::string> lines;
+    for (const Reason& reason : answer.decision.reasons)
+        lines.push_back(fmt::format("{} {} [{}] {} {} {}", code_name(reason.code),
+                                    reason.resource ? reason.resource->name() : "-",
+                                    reason.nodes.text(), reason.requested, reason.free,
+                                    reason.effective));
+    CHECK(lines ==
+          std::vector<std::string>{
+              "foreign-scheduler - [] 0 0 0", fmt::format("no-such-node memory [5] {} 0 0", gib),
+              fmt::format("no-such-page-size hugepages-1Gi [] {} 0 0", 3 * gib),
+              "cpu-not-available cpu [] 1 0 0",
+              fmt::format("larger-than-host hugepages-2Mi [] {} {} {}", 3 * gib, gib, 2 * gib),
+              "insufficient-capacity cpu [] 5 4 8",
+              fmt::format("insufficient-node-capacity memory [0] {} {} {}", 2 * gib, gib, 7 * gib),
+              fmt::format("insufficient-node-capacity memory [1] {} {} {}", 2 * gib, 0, 7 * gib)});
+    CHECK(refusal_line("new", answer.decision) ==
+          "virtguard: refused new: it belongs to scheduler \"cortex\", and this host serves "
+          "default-scheduler; memory on node 5: host has no such node; hugepages-1Gi: needs 3 GiB, "
+          "host has none; cpu: 1 vCPU pinned to PU 9, which guests may not use: 9 (absent); "
+          "hugepages-2Mi: needs 3 GiB, more than the 2 GiB that one guest can have; cpu: needs 5 "
+          "vCPUs, 4 free of 8; "
+          "memory on node 0: needs 2 GiB, 1 GiB free of 7 GiB; memory on node 1: needs 2 GiB, 0 "
+          "free of 7 GiB");
+}
+
+TEST_CASE("one connected shortage is one reason, two are two") {
+    Guard guard(equal_nodes(4, 1, 4 * gib), bare_policy());
+    CHECK(start(guard, with_memory("a", {bound_ram(7 * gib, {0, 1}), bound_ram(gib, {3})})) ==
+          "admitted");
+    CHECK(start(guard, with_memory("b", {bound_ram(gib, {0}), bound_ram(gib, {1}),
+                                         bound_ram(4 * gib, {3}), bound_ram(4 * gib, {2})})) ==
+          "virtguard: refused b: memory on nodes 0-1: needs 2 GiB, 1 GiB free of 8 GiB; memory on "
+          "node 3: needs 4 GiB, 3 GiB free of 4 GiB");
+}
+
+TEST_CASE("what is free of a mixed request is told in its own proportion") {
+    Guard guard = with_ratio(equal_nodes(1, 4, 12 * gib), memory, "2");
+    CHECK(start(guard, vfio("a", 8 * gib)) == "admitted");
+    Domain b = with_memory("b", {ram(6 * gib)});
+    b.vfio_devices = 1;
+    b.locked = false;
+    // 4 GiB of whole memory are left.
+    CHECK(start(guard, b) == "virtguard: refused b: memory: needs 6 GiB, 4 GiB free of 16 GiB");
+}
+
+TEST_CASE("modes are looked up for each reason: scheduler, resource, host") {
+    struct Row {
+        std::string name;
+        Mode host;
+        std::optional<Mode> cpu;
+        std::optional<Mode> scheduler;
+        bool admitted;
+        std::vector<Mode> reasons; ///< of cpu, of memory
+    };
+    using enum Mode;
+    const auto row = GENERATE(values<Row>({
+        {"enforce", enforce, {}, {}, false, {enforce, enforce}},
+        {"observe", observe, {}, {}, true, {observe, observe}},
+        {"off", off, {}, {}, true, {}},
+        {"a resource observed", enforce, observe, {}, false, {observe, enforce}},
+        {"a resource off", enforce, off, {}, false, {enforce}},
+        {"a resource enforced", observe, enforce, {}, false, {enforce, observe}},
+        {"a resource enforced, all else off", off, enforce, {}, false, {enforce}},
+        {"a scheduler observed", enforce, {}, observe, true, {observe, observe}},
+        {"a scheduler over a resource", enforce, enforce, observe, true, {observe, observe}},
+        {"a scheduler enforced", off, observe, enforce, false, {enforce, enforce}},
+        {"a scheduler off", enforce, enforce, off, true, {}},
+    }));
+    CAPTURE(row.name);
+    Policy policy = bare_policy();
+    policy.mode = row.host;
+    if (row.cpu)
+        policy.resource_mode[cpu] = *row.cpu;
+    policy.scheduler.accept["cortex"] = {.match = "cortex*", .mode = row.scheduler};
+    const Guard guard(equal_nodes(1, 2, gib), policy);
+    Domain domain = both("a", {floating(3)}, {ram(2 * gib)});
+    domain.scheduler = "cortex-7";
+    const Decision decision = guard.check(domain).decision;
+    std::vector<Mode> modes;
+    for (const Reason& reason : decision.reasons)
+        modes.push_back(reason.mode);
+    CHECK(modes == row.reasons);
+    CHECK(decision.admitted() == row.admitted);
+    CHECK(decision.would_refuse() == (row.admitted && !row.reasons.empty()));
+}
+
+TEST_CASE("the line names only what refuses") {
+    Policy policy = bare_policy();
+    policy.resource_mode[cpu] = Mode::observe;
+    const Guard guard(equal_nodes(1, 2, gib), policy);
+    const Domain domain = both("a", {floating(3)}, {ram(2 * gib)});
+    CHECK(line_of(domain, guard.check(domain)) ==
+          "virtguard: refused a: memory: needs 2 GiB, more than the 1 GiB that one guest can have");
+}
+
+TEST_CASE("a domain belongs to the scheduler it names, and the host serves whom it accepts") {
+    struct Row {
+        std::string name;
+        std::string scheduler;
+        void (*change)(SchedulerPolicy&);
+        std::string owner;
+        std::string refusal;
+    };
+    const auto row = GENERATE(values<Row>({
+        {"nobody named", "", [](SchedulerPolicy&) {}, "default-scheduler", ""},
+        {"the default named", "default-scheduler", [](SchedulerPolicy&) {}, "default-scheduler",
+         ""},
+        {"another default", "", [](SchedulerPolicy& s) { s.default_name = "nova"; }, "nova", ""},
+        {"a foreign one", "cortex", [](SchedulerPolicy&) {}, "cortex",
+         "it belongs to scheduler \"cortex\", and this host serves default-scheduler"},
+        {"the default refused", "", [](SchedulerPolicy& s) { s.accept_default = false; },
+         "default-scheduler",
+         "it belongs to scheduler \"default-scheduler\", and this host serves none"},
+        {"any", "cortex", [](SchedulerPolicy& s) { s.accept_any = true; }, "cortex", ""},
+        {"a glob", "cortex-7",
+         [](SchedulerPolicy& s) { s.accept["c"] = {.match = "cortex*", .mode = {}}; }, "cortex-7",
+         ""},
+        {"no glob", "nova",
+         [](SchedulerPolicy& s) {
+             s.accept["c"] = {.match = "cortex*", .mode = {}};
+             s.accept["d"] = {.match = "ironcore", .mode = {}};
+         },
+         "nova",
+         "it belongs to scheduler \"nova\", and this host serves default-scheduler, cortex*, "
+         "ironcore"},
+        {"hostile", "a\nb", [](SchedulerPolicy&) {}, "a\nb",
+         "it belongs to scheduler \"a\\x0ab\", and this host serves default-scheduler"},
+    }));
+    CAPTURE(row.name);
+    Policy policy = bare_policy();
+    row.change(policy.scheduler);
+    const Guard guard(equal_nodes(1, 2, gib), policy);
+    Domain domain = with_vcpus("a", {floating(1)});
+    domain.scheduler = row.scheduler;
+    const Answer answer = guard.check(domain);
+    CHECK(answer.scheduler == row.owner);
+    CHECK(line_of(domain, answer) ==
+          (row.refusal.empty() ? "admitted" : "virtguard: refused a: " + row.refusal));
+}
+
+TEST_CASE("an invalid domain is refused as the host's mode says") {
+    Policy policy;
+    const Error error{Errc::invalid, "memory: 0 bytes"};
+    CHECK(refusal_line("a", refuse_invalid(error, policy)) ==
+          "virtguard: refused a: invalid domain: memory: 0 bytes");
+    policy.mode = Mode::observe;
+    CHECK(refuse_invalid(error, policy).would_refuse());
+    policy.mode = Mode::off;
+    CHECK(refuse_invalid(error, policy).reasons.empty());
+}
+
+TEST_CASE("what the operator reads is one line of at most 2,000 bytes") {
+    Decision decision;
+    decision.reasons.assign(60, {.text = "memory:\nneeds\t" + std::string(60, 'x')});
+    const std::string line = refusal_line("we\nb\x1b", decision);
+    CHECK(line.starts_with("virtguard: refused we\\x0ab\\x1b: memory:\\x0aneeds\\x09xxx"));
+    CHECK(line.size() == 2000);
+    CHECK(line.ends_with("..."));
+}
+
+// Figures ---------------------------------------------------------------------------------------
 
 TEST_CASE("what may lie on a node without room is counted where it must lie") {
     Topology topology = equal_nodes(2, 4, 64 * gib);
@@ -30,4 +673,17 @@ TEST_CASE("what may lie on a node without room is counted where it must lie") {
     CHECK(start(guard, with_memory("b", {bound_ram(4 * gib, {0}, PagesOf{page_1g})})) ==
           "virtguard: refused b: hugepages-1Gi: needs 4 GiB, 2 GiB free of 8 GiB");
     CHECK(guard.report().nodes.at(0).figures.allocated.at(Resource::hugepages(page_1g)) == 6 * gib);
+}
+
+TEST_CASE("effective capacity takes the ratio on all but what is whole") {
+    Policy policy = bare_policy();
+    set_ratio(policy, cpu, "1.15");
+    policy.cpu.dedicated = IdSet{0, 1};
+    Guard guard(equal_nodes(1, 12, gib), policy);
+    const auto effective = [&] { return guard.report().host.effective.at(cpu); };
+    CHECK(effective() == 13); // (12 - 2) × 1.15 + 2, taken or not
+    CHECK(start(guard, pinned("a", {0})) == "admitted");
+    CHECK(effective() == 13);
+    CHECK(host_free(guard, cpu) == 12);
+    CHECK(node_free(guard, 0, cpu) == 11); // what shared vCPUs may have
 }
