@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "core/host.hpp"
@@ -30,16 +31,25 @@ struct PageUse {
 
 class ForeignPages {
   public:
+    /// Bytes in use that are surely and at most foreign.
+    struct Bounds {
+        std::int64_t least = 0;
+        std::int64_t most = 0;
+    };
+
     /// What is foreign now, per node and, where no node can be told, on any of the pool's nodes.
     /// The part of it that the policy reserves for the host is left out.
     [[nodiscard]] std::vector<Piece> update(const Host& host, const Holdings& held,
                                             const std::vector<PageUse>& use);
 
   private:
+    void update_pool(const Resource& resource, const Pool& pool, const Classes& classes,
+                     const std::map<int, std::int64_t>& used_by_node, std::vector<Piece>& pieces);
     /// Keeps an estimate within bounds.
-    std::int64_t settle(const Resource& resource, int node, std::int64_t least, std::int64_t most);
+    std::int64_t& settle(const Resource& resource, int node, const Bounds& bounds);
 
-    std::map<std::pair<Resource, int>, std::int64_t> estimates_; ///< bytes; no_node: the host
+    std::map<std::pair<Resource, int>, std::int64_t> estimates_; ///< bytes, with what is reserved;
+                                                                 ///< no_node: the host
 };
 
 } // namespace virtguard::core

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "core/foreign.hpp"
+#include "hosts.hpp"
+
+using namespace virtguard;
+using namespace virtguard::core;
+
+namespace {
+
+const Resource pages_2m = Resource::hugepages(page_2m);
+
+/// Two nodes with 100 pages of 2 MiB each, of which the policy may hold some back for the host.
+class Pages {
+  public:
+    explicit Pages(std::int64_t reserved_on_0 = 0) {
+        Topology topology = equal_nodes(2, 2, 4 * gib);
+        add_pages(topology, 0, page_2m, 100);
+        add_pages(topology, 1, page_2m, 100);
+        Policy policy = bare_policy();
+        policy.reserve.nodes[0].hugepages[page_2m] = reserved_on_0 * page_2m;
+        host_ = make_host(topology, policy);
+    }
+
+    void pending(std::int64_t pages, const IdSet& nodes) { hold(pages, nodes, &Share::pending); }
+    void running(std::int64_t pages, const IdSet& nodes) { hold(pages, nodes, &Share::allocated); }
+    void drop_pending(std::int64_t pages, const IdSet& nodes) {
+        held_.add({{pages_2m, nodes, true, pages * page_2m}}, &Share::pending, -1);
+    }
+    void drop_running(std::int64_t pages, const IdSet& nodes) {
+        held_.add({{pages_2m, nodes, true, pages * page_2m}}, &Share::allocated, -1);
+    }
+    void started(std::int64_t pages, const IdSet& nodes) {
+        drop_pending(pages, nodes);
+        running(pages, nodes);
+    }
+
+    /// "0: 5, 0-1: 2": pages by where they may lie.
+    std::string foreign(std::int64_t used_on_0, std::int64_t used_on_1,
+                        std::int64_t untouched = 0) {
+        std::string text;
+        for (const Piece& piece : pages_.update(host_, held_,
+                                                {{0, page_2m, used_on_0 * page_2m},
+                                                 {1, page_2m, used_on_1 * page_2m},
+                                                 {PageUse::no_node, page_2m, untouched * page_2m}}))
+            text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", piece.places.text(),
+                                piece.amount / page_2m);
+        return text;
+    }
+
+  private:
+    void hold(std::int64_t pages, const IdSet& nodes, std::int64_t Share::*column) {
+        held_.add({{pages_2m, nodes, true, pages * page_2m}}, column);
+    }
+
+    Host host_;
+    Holdings held_;
+    ForeignPages pages_;
+};
+
+} // namespace
+
+TEST_CASE("pages in use that no guest explains are foreign, on their node") {
+    Pages pages;
+    CHECK(pages.foreign(0, 0).empty());
+    CHECK(pages.foreign(7, 3) == "0: 7, 1: 3");
+    CHECK(pages.foreign(2, 3) == "0: 2, 1: 3");
+}
+
+TEST_CASE("a running guest's pages are its own") {
+    Pages pages;
+    pages.running(10, {0});
+    CHECK(pages.foreign(10, 0).empty());
+    CHECK(pages.foreign(14, 2) == "0: 4, 1: 2");
+}
+
+TEST_CASE("what the policy holds back for the host is not foreign") {
+    Pages pages(5);
+    CHECK(pages.foreign(4, 1) == "1: 1");
+    CHECK(pages.foreign(7, 1) == "0: 2, 1: 1");
+}
+
+TEST_CASE("an unused reserve on one node hides nothing on another") {
+    Pages pages(5);
+    CHECK(pages.foreign(0, 10) == "1: 10");
+    pages.running(5, {0});
+    CHECK(pages.foreign(5, 10) == "1: 10");
+}
+
+TEST_CASE("a start in flight is counted neither twice nor in place of what was foreign before") {
+    Pages pages;
+    CHECK(pages.foreign(6, 0) == "0: 6");
+    pages.pending(10, {0});
+    CHECK(pages.foreign(6, 0) == "0: 6");  // nothing touched yet
+    CHECK(pages.foreign(11, 0) == "0: 6"); // half of it
+    CHECK(pages.foreign(16, 0) == "0: 6"); // all of it
+    pages.started(10, {0});
+    CHECK(pages.foreign(16, 0) == "0: 6");
+}
+
+TEST_CASE("what grows or shrinks beside a start in flight is seen as soon as it is certain") {
+    Pages pages;
+    CHECK(pages.foreign(6, 0) == "0: 6");
+    pages.pending(10, {0});
+    CHECK(pages.foreign(19, 0) == "0: 9"); // more than the start can explain
+    CHECK(pages.foreign(12, 0) == "0: 9"); // or the start has touched only three
+    CHECK(pages.foreign(4, 0) == "0: 4");  // no more than there are
+    pages.started(10, {0});
+    CHECK(pages.foreign(10, 0).empty());
+}
+
+TEST_CASE("a claim that ends without a guest leaves nothing foreign behind") {
+    Pages pages;
+    pages.pending(10, {0});
+    CHECK(pages.foreign(10, 0).empty());
+    CHECK(pages.foreign(0, 0).empty());
+    pages.drop_pending(10, {0});
+    CHECK(pages.foreign(0, 0).empty());
+}
+
+TEST_CASE("pages reserved but not touched lie on no node yet") {
+    Pages pages;
+    CHECK(pages.foreign(0, 0, 4) == "0-1: 4");
+    pages.pending(10, {0, 1});
+    CHECK(pages.foreign(0, 0, 14) == "0-1: 4"); // the starting QEMU explains ten
+    CHECK(pages.foreign(3, 3, 8) == "0-1: 4");
+    pages.started(10, {0, 1});
+    CHECK(pages.foreign(5, 5, 4) == "0-1: 4");
+}
+
+TEST_CASE("of a floating guest, foreign pages are known in sum though not by node") {
+    Pages pages;
+    pages.running(10, {0, 1});
+    CHECK(pages.foreign(10, 0).empty());
+    CHECK(pages.foreign(8, 8) == "0-1: 6");
+    CHECK(pages.foreign(14, 2) == "0: 4, 0-1: 2");
+}
+
+TEST_CASE("pages that were foreign before a floating guest came are not when they are gone") {
+    Pages pages;
+    CHECK(pages.foreign(5, 0) == "0: 5");
+    pages.pending(10, {0, 1});
+    CHECK(pages.foreign(15, 0) == "0: 5");
+    pages.started(10, {0, 1});
+    CHECK(pages.foreign(15, 0) == "0: 5");
+    CHECK(pages.foreign(10, 0).empty());
+}
+
+TEST_CASE("the sum of what is foreign is exact whenever no start is in flight") {
+    Pages pages;
+    CHECK(pages.foreign(5, 7) == "0: 5, 1: 7");
+    pages.running(20, {0, 1});
+    CHECK(pages.foreign(20, 12) == "0: 5, 1: 7");
+    CHECK(pages.foreign(18, 10) == "0: 1, 1: 7"); // eight: the nodes cannot be told apart
+    pages.drop_running(20, {0, 1});
+    CHECK(pages.foreign(5, 3) == "0: 5, 1: 3");
+}
+
+TEST_CASE("sizes that the host has no pool of are left out") {
+    ForeignPages pages;
+    const Host host = make_host(equal_nodes(1, 1, gib), bare_policy());
+    CHECK(pages.update(host, {}, {{0, page_2m, 8 * page_2m}}).empty());
+    CHECK(pages.update(host, {}, {}).empty());
+}
