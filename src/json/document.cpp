@@ -2,9 +2,12 @@
 #include "json/document.hpp"
 
 #include <array>
+#include <cstdint>
 #include <utility>
 
 #include <nlohmann/json.hpp>
+
+#include "base/text.hpp"
 
 namespace virtguard::json {
 
@@ -105,6 +108,39 @@ void add_outcome(Json& json, const core::Outcome& outcome, bool decided) {
 // The other end of our own socket wrote it, but a field that is missing or of another type must be
 // an error, not a crash: nlohmann's exceptions are caught in parse().
 
+/// An error inside read() that is ours: nlohmann's own type, so that parse() has one thing to
+/// catch.
+[[noreturn]] void reject(const std::string& what) {
+    throw Json::other_error::create(0, what, nullptr);
+}
+
+/// In the place of get<int64_t>(), which takes any number and, if it has to, cuts it.
+std::int64_t read_integer(const Json& json) {
+    if (!json.is_number_integer() ||
+        (json.is_number_unsigned() && json.get<std::uint64_t>() > std::uint64_t{INT64_MAX}))
+        reject("a number is no integer below 2^63");
+    return json.get<std::int64_t>();
+}
+
+std::uint64_t read_count(const Json& json) {
+    const std::int64_t count = read_integer(json);
+    if (count < 0)
+        reject("a count is negative");
+    return static_cast<std::uint64_t>(count);
+}
+
+const Json& require_array(const Json& json) {
+    if (!json.is_array())
+        reject("a list is none");
+    return json;
+}
+
+const Json& require_object(const Json& json) {
+    if (!json.is_object())
+        reject("an object is none");
+    return json;
+}
+
 template <class T, class Read>
 Result<T> parse(std::string_view document, Read read) {
     try {
@@ -114,12 +150,6 @@ Result<T> parse(std::string_view document, Read read) {
     }
 }
 
-/// An error inside read() that is ours: nlohmann's own type, so that parse() has one thing to
-/// catch.
-[[noreturn]] void reject(const std::string& what) {
-    throw Json::other_error::create(0, what, nullptr);
-}
-
 template <class T>
 T require(Result<T> result) {
     if (!result)
@@ -127,13 +157,17 @@ T require(Result<T> result) {
     return *std::move(result);
 }
 
+int read_id(const Json& json) {
+    const std::int64_t id = read_integer(json);
+    if (id < 0 || id >= IdSet::limit)
+        reject("an id is out of range");
+    return static_cast<int>(id);
+}
+
 IdSet read_ids(const Json& json) {
     IdSet result;
-    for (const int id : json.get<std::vector<int>>()) {
-        if (id < 0 || id >= IdSet::limit)
-            reject("an id is out of range");
-        result.insert(id);
-    }
+    for (const Json& id : require_array(json))
+        result.insert(read_id(id));
     return result;
 }
 
@@ -143,8 +177,8 @@ core::Resource read_resource(const std::string& name) {
 
 Quantities read_quantities(const Json& json) {
     Quantities result;
-    for (const auto& [name, amount] : json.items())
-        result[read_resource(name)] = amount.get<std::int64_t>();
+    for (const auto& [name, amount] : require_object(json).items())
+        result[read_resource(name)] = read_integer(amount);
     return result;
 }
 
@@ -170,15 +204,19 @@ core::Code read_code(const Json& json) {
 }
 
 std::optional<Uuid> read_uuid(const Json& json) {
-    return Uuid::parse(json.get<std::string>());
+    const auto text = json.get<std::string>();
+    const auto uuid = Uuid::parse(text);
+    if (!uuid && !text.empty())
+        reject("a UUID is none");
+    return uuid;
 }
 
 core::Reason read_reason(const Json& json) {
     core::Reason reason{.code = read_code(json.at("code")),
                         .nodes = read_ids(json.at("nodes")),
-                        .requested = json.at("requested").get<std::int64_t>(),
-                        .free = json.at("free").get<std::int64_t>(),
-                        .effective = json.at("effective").get<std::int64_t>(),
+                        .requested = read_integer(json.at("requested")),
+                        .free = read_integer(json.at("free")),
+                        .effective = read_integer(json.at("effective")),
                         .mode = read_mode(json.at("mode")),
                         .text = json.at("text").get<std::string>()};
     if (const auto name = json.at("resource").get<std::string>(); !name.empty())
@@ -186,20 +224,28 @@ core::Reason read_reason(const Json& json) {
     return reason;
 }
 
+/// Whether it is the first of two words; any third is an error.
+bool is_first(const Json& json, std::string_view first, std::string_view second) {
+    const auto word = json.get<std::string>();
+    if (word != first && word != second)
+        reject(fmt::format("{} is neither {} nor {}", quote(word), first, second));
+    return word == first;
+}
+
 core::Outcome read_outcome(const Json& json) {
     core::Outcome outcome{.name = json.at("domain").get<std::string>(),
                           .uuid = read_uuid(json.at("uuid")),
                           .scheduler = json.at("scheduler").get<std::string>(),
-                          .admitted = json.at("verdict") == "admit",
+                          .admitted = is_first(json.at("verdict"), "admit", "refuse"),
                           .mode = read_mode(json.at("mode")),
                           .demand = read_quantities(json.at("demand")),
-                          .overhead = json.at("overhead").get<std::int64_t>()};
-    for (const Json& piece : json.at("pieces"))
+                          .overhead = read_integer(json.at("overhead"))};
+    for (const Json& piece : require_array(json.at("pieces")))
         outcome.pieces.push_back({.resource = read_resource(piece.at("resource")),
-                                  .amount = piece.at("amount").get<std::int64_t>(),
+                                  .amount = read_integer(piece.at("amount")),
                                   .nodes = read_ids(piece.at("nodes")),
                                   .whole = piece.at("whole").get<bool>()});
-    for (const Json& reason : json.at("reasons"))
+    for (const Json& reason : require_array(json.at("reasons")))
         outcome.reasons.push_back(read_reason(reason));
     if (json.contains("notes"))
         outcome.notes = json.at("notes").get<std::vector<std::string>>();
@@ -209,13 +255,13 @@ core::Outcome read_outcome(const Json& json) {
 core::Report read_report(const Json& json) {
     core::Report report;
     report.host = read_figures(json.at("host"));
-    for (const Json& node : json.at("nodes"))
-        report.nodes.push_back({.id = node.at("id").get<int>(),
+    for (const Json& node : require_array(json.at("nodes")))
+        report.nodes.push_back({.id = read_id(node.at("id")),
                                 .cpus = require(IdSet::parse(node.at("cpus").get<std::string>())),
                                 .figures = read_figures(node)});
-    for (const auto& [name, ratio] : json.at("overcommit").items())
+    for (const auto& [name, ratio] : require_object(json.at("overcommit")).items())
         report.overcommit[read_resource(name)] = require(Ratio::parse(ratio.get<std::string>()));
-    for (const Json& name : json.at("over_capacity"))
+    for (const Json& name : require_array(json.at("over_capacity")))
         report.over_capacity.push_back(read_resource(name));
     return report;
 }
@@ -297,11 +343,11 @@ Result<core::Status> parse_status(std::string_view document) {
                             .state = json.at("state").get<std::string>(),
                             .problems = json.at("problems").get<std::vector<std::string>>(),
                             .mode = read_mode(json.at("mode")),
-                            .admitted = decisions.at("admitted").get<std::uint64_t>(),
-                            .refused = decisions.at("refused").get<std::uint64_t>(),
-                            .would_refuse = decisions.at("would_refuse").get<std::uint64_t>(),
+                            .admitted = read_count(decisions.at("admitted")),
+                            .refused = read_count(decisions.at("refused")),
+                            .would_refuse = read_count(decisions.at("would_refuse")),
                             .report = read_report(json)};
-        for (const Json& guest : json.at("domains"))
+        for (const Json& guest : require_array(json.at("domains")))
             status.guests.push_back(read_guest(guest));
         return status;
     });
