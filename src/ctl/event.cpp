@@ -21,6 +21,8 @@ std::pair<std::string_view, std::string_view> split(std::string_view text, char 
 }
 
 Result<Event> parse_start(const std::string& file, bool already_runs) {
+    if (file.empty())
+        return fail(Errc::invalid, "expected a domain XML file");
     auto text = read_file(file, domxml::max_document_bytes);
     if (!text)
         return std::unexpected(text.error());
@@ -32,6 +34,8 @@ Result<Event> parse_start(const std::string& file, bool already_runs) {
 }
 
 Result<Event> parse_ratio(std::string_view text) {
+    if (!text.contains('='))
+        return fail(Errc::invalid, "expected ratio:RESOURCE=VALUE");
     const auto [name, value] = split(text, '=');
     const auto resource = core::Resource::parse(name);
     if (!resource)
@@ -45,6 +49,8 @@ Result<Event> parse_ratio(std::string_view text) {
 }
 
 Result<Reserve::Item> parse_item(std::string_view text) {
+    if (!text.contains('='))
+        return fail(Errc::invalid, "{}: expected RESOURCE[@NODE]=VALUE", quote(text));
     const auto [target, value] = split(text, '=');
     const auto [name, node] = split(target, '@');
     const auto resource = core::Resource::parse(name);
@@ -61,27 +67,34 @@ Result<Reserve::Item> parse_item(std::string_view text) {
         resource->kind == core::Resource::Kind::cpu ? parse_count(value) : parse_size(value);
     if (!amount)
         return std::unexpected(amount.error());
+    // A domain's own bound, for the same reason: sums stay below 2^63.
+    if (*amount > core::max_domain_bytes)
+        return fail(Errc::invalid, "{} is too large: expected at most {}", quote(value),
+                    format_iec(core::max_domain_bytes));
     item.amount = *amount;
-    if (resource->kind == core::Resource::Kind::hugepages) {
-        const auto pages = checked_round_up(item.amount, resource->page_size);
-        if (!pages)
-            return fail(Errc::invalid, "{} is too large", quote(value));
-        item.amount = *pages;
-    }
+    if (resource->kind == core::Resource::Kind::hugepages)
+        item.amount = checked_round_up(item.amount, resource->page_size).value_or(item.amount);
     return item;
+}
+
+/// A UUID as guests are known by it, whatever its case; any other name as it is.
+std::string guest_name(std::string_view text) {
+    const auto uuid = Uuid::parse(text);
+    return uuid && text.size() == uuid->text().size() ? uuid->text() : std::string(text);
 }
 
 Result<Event> parse_reserve(std::string_view text) {
     const auto [name, rest] = split(text, ':');
     auto [items, guest] = split(rest, ':');
-    if (name.empty() || items.empty())
+    if (name.empty() || items.empty() || rest.ends_with(':'))
         return fail(Errc::invalid,
                     "expected reserve:NAME:RESOURCE[@NODE]=VALUE[,...][:NAME-or-UUID]");
     Reserve reserve{.name = std::string(name)};
     if (!guest.empty())
-        reserve.guest = std::string(guest);
-    while (!items.empty()) {
+        reserve.guest = guest_name(guest);
+    for (bool more = true; more;) {
         const auto [first, others] = split(items, ',');
+        more = items.contains(',');
         items = others;
         auto item = parse_item(first);
         if (!item)
@@ -94,18 +107,43 @@ Result<Event> parse_reserve(std::string_view text) {
 Result<Event> parse_by_kind(const std::string& argument) {
     const auto [kind, rest] = split(argument, ':');
     const std::string value(rest);
+    if (!argument.contains(':'))
+        return parse_start(argument, /*already_runs=*/false);
     if (kind == "start")
         return parse_start(value, /*already_runs=*/false);
     if (kind == "running")
         return parse_start(value, /*already_runs=*/true);
     if (kind == "stop")
         return value.empty() ? Result<Event>(fail(Errc::invalid, "expected stop:NAME-or-UUID"))
-                             : Stop{value};
+                             : Stop{guest_name(value)};
     if (kind == "ratio")
         return parse_ratio(value);
     if (kind == "reserve")
         return parse_reserve(value);
-    return parse_start(argument, /*already_runs=*/false);
+    auto event = parse_start(argument, /*already_runs=*/false);
+    if (!event && event.error().code == Errc::not_found)
+        event.error().what +=
+            ", and the event is none of start:, running:, stop:, ratio:, reserve:";
+    return event;
+}
+
+/// Never empty: what is booked must lie somewhere.
+Result<IdSet> places_of(const Reserve::Item& item, const core::Host& host) {
+    const core::Pool* pool = host.pool(item.resource);
+    if (pool == nullptr)
+        return fail(Errc::not_found, "this host has no {}", item.resource.name());
+    const bool is_cpu = item.resource.kind == core::Resource::Kind::cpu;
+    if (item.node && !host.node_cpus.contains(*item.node))
+        return fail(Errc::not_found, "this host has no node {}", *item.node);
+    IdSet places =
+        item.node ? host.places_of(item.resource, *item.node) & pool->all() : pool->unbound;
+    if (is_cpu && item.node)
+        places &= host.shared_cpus;
+    if (places.empty())
+        return fail(Errc::not_found, "{} has no {}",
+                    item.node ? fmt::format("node {}", *item.node) : "this host",
+                    is_cpu ? "cpu that shared vCPUs may use" : item.resource.name());
+    return places;
 }
 
 } // namespace
@@ -120,21 +158,11 @@ Result<Event> parse_event(const std::string& argument) {
 Result<std::vector<core::Piece>> pieces_of(const Reserve& reserve, const core::Host& host) {
     std::vector<core::Piece> pieces;
     for (const Reserve::Item& item : reserve.items) {
-        const core::Pool* pool = host.pool(item.resource);
-        if (pool == nullptr)
-            return fail(Errc::not_found, "reservation {}: this host has no {}",
-                        printable(reserve.name), item.resource.name());
-        IdSet places = pool->unbound;
-        if (item.node) {
-            if (!host.node_cpus.contains(*item.node))
-                return fail(Errc::not_found, "reservation {}: this host has no node {}",
-                            printable(reserve.name), *item.node);
-            places = host.places_of(item.resource, *item.node);
-            if (item.resource.kind == core::Resource::Kind::cpu)
-                places &= host.shared_cpus;
-        }
+        auto places = places_of(item, host);
+        if (!places)
+            return context(places.error(), fmt::format("reservation {}", printable(reserve.name)));
         pieces.push_back({.resource = item.resource,
-                          .places = places,
+                          .places = *std::move(places),
                           .whole = item.resource.kind == core::Resource::Kind::hugepages,
                           .amount = item.amount});
     }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // virtguardctl: the operator's tool. virtguardctl(1).
 
+#include <algorithm>
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -32,8 +34,10 @@ struct Options {
 int ask(const Options& options, wire::Operation operation, const std::string& body,
         int (*show)(const Options& options, const std::string& document)) {
     const auto reply = wire::exchange(options.socket, operation, body, patience);
+    if (!reply && reply.error().code == Errc::limit)
+        return input_error(reply.error());
     if (!reply) {
-        show_error(fmt::format("virtguardd at {}: {}", options.socket, reply.error().what));
+        show_error(fmt::format("virtguardd: {}", reply.error().what));
         return exit_unreachable;
     }
     if (reply->verdict != wire::Verdict::done) {
@@ -70,9 +74,22 @@ int check(const Options& options) {
     return ask(options, wire::Operation::check, *text, show_check);
 }
 
-int run(int argc, char** argv) {
+/// Takes the events behind "--" from the arguments: CLI11 would let it protect them only where no
+/// event stands before it.
+std::vector<std::string> take_protected(std::vector<std::string>& arguments) {
+    const auto command = std::ranges::find(arguments, "simulate");
+    const auto mark = std::find(command, arguments.end(), "--");
+    if (mark == arguments.end())
+        return {};
+    std::vector<std::string> taken(mark + 1, arguments.end());
+    arguments.erase(mark, arguments.end());
+    return taken;
+}
+
+int run(std::vector<std::string> arguments) {
     Options options;
-    CLI::App app{"Looks at virtguardd and decides starts on files; see virtguardctl(1)"};
+    CLI::App app{"Looks at virtguardd and decides starts on files; see virtguardctl(1)",
+                 "virtguardctl"};
     app.set_version_flag("--version", VIRTGUARD_VERSION);
     app.require_subcommand(1);
     app.add_option("--socket", options.socket, "virtguardd's socket")->capture_default_str();
@@ -91,18 +108,21 @@ int run(int argc, char** argv) {
         ->add_option("--topology", simulation.topology,
                      "an hwloc XML file, or an hwloc synthetic description")
         ->required();
-    simulated->add_option("--pages", simulation.pages, "NODE:SIZE=COUNT: a pool of hugepages")
+    simulated->add_option("--pages", simulation.pages, "NODE:SIZE=COUNT ...: pools of hugepages")
         ->allow_extra_args(false);
     simulated->add_option("--policy", simulation.policy, "a policy file; the defaults without it");
     simulated->add_flag("--json", simulation.json, "print one JSON document");
     simulated->add_option("EVENT", simulation.events,
                           "start:FILE, running:FILE, stop:NAME, ratio:RESOURCE=VALUE, "
                           "reserve:NAME:RESOURCE[@NODE]=VALUE[,...][:NAME]");
+    const std::vector<std::string> behind_mark = take_protected(arguments);
+    std::ranges::reverse(arguments); // as parse() wants them
     try {
-        app.parse(argc, argv);
+        app.parse(arguments);
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? exit_ok : exit_bad_input;
     }
+    simulation.events.insert(simulation.events.end(), behind_mark.begin(), behind_mark.end());
     domxml::initialise();
     if (status->parsed())
         return ask(options, wire::Operation::status, {}, show_status);
@@ -116,5 +136,6 @@ int run(int argc, char** argv) {
 } // namespace virtguard::ctl
 
 int main(int argc, char** argv) {
-    return virtguard::ctl::run(argc, argv);
+    const int status = virtguard::ctl::run({argv + std::min(argc, 1), argv + argc});
+    return virtguard::ctl::flush() ? status : virtguard::ctl::exit_bad_input;
 }

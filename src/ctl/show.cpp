@@ -2,7 +2,10 @@
 #include "ctl/show.hpp"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <vector>
 
 #include "base/text.hpp"
@@ -25,6 +28,11 @@ std::string demand_text(const core::Quantities& demand) {
         result += fmt::format("{}{} {}", result.empty() ? "" : ", ", resource.name(),
                               amount(resource, value));
     return result.empty() ? "nothing" : result;
+}
+
+/// A domain that cannot be has no name that could be read.
+std::string name_text(const core::Outcome& outcome) {
+    return outcome.name.empty() ? "a domain" : printable(outcome.name);
 }
 
 std::string reasons_text(const core::Outcome& outcome) {
@@ -54,7 +62,7 @@ std::vector<std::string> figures_row(std::string where, const core::Resource& re
             cell(figures.pending, resource),
             cell(figures.booked, resource),
             cell(figures.foreign, resource),
-            over ? fmt::format("over by {}", amount(resource, -free->second))
+            over ? fmt::format("over by {}", amount(resource, -std::max(free->second, -INT64_MAX)))
                  : cell(figures.free, resource)};
 }
 
@@ -94,6 +102,13 @@ void print(std::string_view text) {
     std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
+bool flush() {
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0)
+        return true;
+    show_error(fmt::format("standard output: {}", std::strerror(errno)));
+    return false;
+}
+
 void show_error(std::string_view error) {
     fmt::print(stderr, "virtguardctl: {}\n", one_line(error));
 }
@@ -106,9 +121,9 @@ int input_error(const Error& error) {
 std::string event_line(const json::Event& event) {
     const std::string head = one_line(event.event);
     if (!event.outcome)
-        return head + ": done";
+        return head + (event.found_nothing ? ": nothing of that name runs" : ": done");
     const core::Outcome& outcome = *event.outcome;
-    const std::string name = printable(outcome.name);
+    const std::string name = name_text(outcome);
     const std::string demand = demand_text(outcome.demand);
     if (!event.decided)
         return fmt::format("{}: {} runs ({})", head, name, demand);
@@ -122,7 +137,7 @@ std::string event_line(const json::Event& event) {
 
 std::string outcome_text(const core::Outcome& outcome) {
     std::string result = fmt::format("{} {}: {}\n", outcome.admitted ? "admit" : "refuse",
-                                     printable(outcome.name), demand_text(outcome.demand));
+                                     name_text(outcome), demand_text(outcome.demand));
     for (const core::Reason& reason : outcome.reasons)
         result += fmt::format("  {}{} ({})\n", one_line(reason.text),
                               reason.mode == core::Mode::enforce ? "" : ", only observed",

@@ -17,6 +17,8 @@ inline constexpr int exit_bad_input = 2;
 inline constexpr int exit_unreachable = 3;
 
 void print(std::string_view text);
+/// False, with an error shown, when not all that was printed could be written.
+[[nodiscard]] bool flush();
 /// "virtguardctl: ..." on stderr.
 void show_error(std::string_view error);
 /// Shows the error; the exit status of bad input.

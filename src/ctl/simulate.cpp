@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ctl/simulate.hpp"
 
-#include <cstdio>
+#include <algorithm>
 #include <utility>
 
 #include "base/text.hpp"
@@ -15,6 +15,19 @@
 namespace virtguard::ctl {
 
 namespace {
+
+/// "--pages A B": what reads as a setting of pages is none of the events.
+SimulateOptions with_pages_together(SimulateOptions options) {
+    if (options.pages.empty())
+        return options;
+    const auto is_event = [](const std::string& argument) {
+        return !core::parse_page_setting(argument).has_value();
+    };
+    const auto pages = std::ranges::stable_partition(options.events, is_event);
+    options.pages.insert(options.pages.end(), pages.begin(), pages.end());
+    options.events.erase(pages.begin(), pages.end());
+    return options;
+}
 
 Result<core::Topology> load_topology(const SimulateOptions& options) {
     auto topology = host::topology_from(options.topology);
@@ -73,26 +86,33 @@ class Simulation {
     Result<> apply(const Start& start) {
         json::Event& event = done_.back();
         event.decided = !start.already_runs;
-        core::Answer answer;
-        core::Domain domain;
-        if (!start.domain)
-            answer = {.decision = core::refuse_invalid(start.domain.error(), guard_.policy())};
-        else if (domain = *start.domain; start.already_runs) {
-            guard_.running(domain, Instant{});
-            answer = guard_.check(domain);
-        } else
-            answer = guard_.start_at_once(domain);
-        event.outcome = core::make_outcome(domain, answer, guard_.host(), guard_.policy());
+        const core::Domain domain = start.domain.value_or(core::Domain{});
+        event.outcome =
+            core::make_outcome(domain, answer_to(start), guard_.host(), guard_.policy());
         any_refused_ |= event.decided && !event.outcome->admitted;
         return {};
     }
 
+    core::Answer answer_to(const Start& start) {
+        if (!start.domain)
+            return {.decision = core::refuse_invalid(start.domain.error(), guard_.policy())};
+        if (!start.already_runs)
+            return guard_.start_at_once(*start.domain);
+        guard_.running(*start.domain, Instant{});
+        return {.demand = core::make_held_demand(*start.domain, guard_.host(), guard_.policy()),
+                .scheduler =
+                    core::ownership_of(*start.domain, guard_.policy().scheduler).scheduler};
+    }
+
     Result<> apply(const Stop& stop) {
-        for (const auto& [identity, guest] : guard_.ledger().guests())
-            if (identity == stop.guest || guest.domain.name == stop.guest) {
-                guard_.released(std::string(identity), Instant{});
-                break;
-            }
+        const auto& guests = guard_.ledger().guests();
+        auto found = guests.find(stop.guest);
+        if (found == guests.end())
+            found = std::ranges::find_if(
+                guests, [&](const auto& each) { return each.second.domain.name == stop.guest; });
+        if (found != guests.end())
+            guard_.released(std::string(found->first), Instant{});
+        done_.back().found_nothing = found == guests.end();
         return {};
     }
 
@@ -118,7 +138,8 @@ class Simulation {
 
 } // namespace
 
-int simulate(const SimulateOptions& options) {
+int simulate(const SimulateOptions& given) {
+    const SimulateOptions options = with_pages_together(given);
     auto topology = load_topology(options);
     if (!topology)
         return input_error(topology.error());

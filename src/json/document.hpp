@@ -17,7 +17,8 @@ namespace virtguard::json {
 struct Event {
     std::string event;
     std::optional<core::Outcome> outcome;
-    bool decided = false; ///< it was a start, which has a verdict
+    bool decided = false;       ///< it was a start, which has a verdict
+    bool found_nothing = false; ///< a stop of what does not run; not in the document
 };
 
 [[nodiscard]] std::string simulation_document(const std::vector<Event>& events,
