@@ -4,7 +4,7 @@
 
     tests/summary.py TESTLOG.json     (meson's, a JSON document per line)
 
-A skipped test gives its reason on a line that starts with "skipped: ".
+A skipped test gives its reason on a line that starts with "skipped: ", in whatever case.
 """
 import json
 import sys
@@ -14,7 +14,7 @@ PASSED = {"OK", "EXPECTEDFAIL"}
 
 def reasons(test):
     lines = (test.get("stdout", "") + "\n" + test.get("stderr", "")).splitlines()
-    return [line.removeprefix("skipped: ") for line in lines if line.startswith("skipped: ")]
+    return [line[len("skipped: "):] for line in lines if line.lower().startswith("skipped: ")]
 
 
 def main():

@@ -48,15 +48,15 @@ auth_unix_rw = "none"
 auth_unix_ro = "none"
 host_uuid = "6a6f1d5e-4a5e-4d0c-9d5c-0a5f2b9c7e01"
 log_outputs = "3:file:/var/log/libvirtd.log"
+log_filters = "4:util.netdev 4:util.cgroup 4:util.gdbus"
 """
-QEMU_CONF = f"""
+QEMU_CONF = """
 security_driver = "none"
 cgroup_controllers = []
 user = "root"
 group = "root"
 namespaces = []
 stdio_handler = "file"
-hugetlbfs_mount = "{HUGETLBFS}"
 """
 
 # A guest that switches itself off at once: PIIX4's PM1a control register, SLP_EN with the S5 type.
@@ -177,6 +177,8 @@ class Lab:
             HUGETLBFS.mkdir()
             subprocess.run(["mount", "-t", "hugetlbfs", "-o", "pagesize=2M", "lab", HUGETLBFS], check=True)
             self.pool.add_free(self._hugepages)
+            with open("/etc/libvirt/qemu.conf", "a", encoding="utf-8") as conf:
+                conf.write(f'hugetlbfs_mount = "{HUGETLBFS}"\n')
         if self._with_daemon:
             os.symlink(HOOK, HOOKS / "50-virtguard")
             self.write_policy(self._policy)
@@ -293,6 +295,12 @@ class Lab:
     @staticmethod
     def qemu_pid(name):
         return int(pathlib.Path(f"/run/libvirt/qemu/{name}.pid").read_text())
+
+    @staticmethod
+    def qemu_log(name):
+        """QEMU's command lines and what it wrote; nothing where it was never started."""
+        path = pathlib.Path(f"/var/log/libvirt/qemu/{name}.log")
+        return path.read_text() if path.exists() else ""
 
     # --- what virtguard says
 
