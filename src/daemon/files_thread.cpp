@@ -35,6 +35,8 @@ void FilesThread::work() {
         for (Job& job : jobs_->drain())
             job();
     }
+    for (Job& job : jobs_->drain()) // given before the end, and not seen yet
+        job();
 }
 
 } // namespace virtguard::daemon

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -18,10 +19,6 @@
 namespace virtguard::daemon {
 
 namespace {
-
-/// As many as libvirtd can have hooks at once (its workers, and a thread per reconnecting domain)
-/// on hosts of some thousand guests; what comes beyond waits in the kernel's queue.
-constexpr std::size_t max_connections = 1024;
 
 /// A hook sends all it has at once and is gone after hook.timeout; longer than this nobody waits.
 constexpr std::chrono::seconds max_age{60};
@@ -97,10 +94,13 @@ void HookServer::accept_all() {
         UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (socket)
             add(std::move(socket));
+        else if (errno == EAGAIN || connections_.empty())
+            return; // nothing waits; or it is no connection of ours that stands in the way
         else if (errno != EINTR && errno != ECONNABORTED)
-            break; // nothing waits, or no descriptor is left: level-triggered, so we come back
+            break; // no descriptor or memory is left: the end of a connection gives some back
     }
-    if (connections_.size() >= max_connections && !accepting_->set_events(0))
+    paused_ = accepting_->set_events(0).has_value();
+    if (!paused_)
         log(Level::warning, "hook socket: cannot pause accepting, ignoring");
 }
 
@@ -187,9 +187,8 @@ void HookServer::write_reply(Connection& connection) {
 }
 
 void HookServer::drop(Connection& connection) {
-    const bool was_full = connections_.size() >= max_connections;
     connections_.remove_if([&](const Connection& each) { return &each == &connection; });
-    if (was_full && !accepting_->set_events(EPOLLIN))
+    if (std::exchange(paused_, false) && !accepting_->set_events(EPOLLIN))
         log(Level::error, "hook socket: cannot resume accepting");
     if (connections_.empty())
         timer_->disarm();

@@ -3,6 +3,7 @@
 // The sockets of the hook exchange: accepts root's connections, reads one request from each, hands
 // it on, writes the reply, closes. Nothing here waits; whoever dawdles is dropped.
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -23,6 +24,10 @@ namespace virtguard::daemon {
 
 class HookServer {
   public:
+    /// As many as libvirtd can have hooks at once (its workers, and a thread per reconnecting
+    /// domain) on hosts of some thousand guests; what comes beyond waits in the kernel's queue.
+    static constexpr std::size_t max_connections = 1024;
+
     /// Takes the reply's bytes, at once or later (but not after the server's end); none: the
     /// connection is closed. Where the asker has gone meanwhile they are dropped.
     using Reply = std::move_only_function<void(std::string)>;
@@ -55,6 +60,7 @@ class HookServer {
     Handler handler_;
     std::list<Connection> connections_; ///< by deadline, as all get the same time
     std::uint64_t next_id_ = 0;
+    bool paused_ = false; ///< accepting waits for a connection to end
     std::unique_ptr<loop::Io> accepting_;
     std::unique_ptr<loop::Timer> timer_;
 };

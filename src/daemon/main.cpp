@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // virtguardd: options, construction, the loop, the end. virtguardd(8).
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -13,6 +14,7 @@
 #include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
@@ -70,6 +72,19 @@ Result<UniqueFd> hook_listener(const std::string& run_folder) {
         if (socket.name == "hook")
             return std::move(socket.fd);
     return listen_at(run_folder + "/hook.sock");
+}
+
+/// A descriptor per connection, which may be more than the soft limit of 1024 that daemons get (for
+/// the sake of those that use select()).
+void raise_descriptor_limit() {
+    rlimit limit{};
+    constexpr rlim_t wanted = 2 * HookServer::max_connections;
+    if (::getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= wanted)
+        return;
+    limit.rlim_cur = std::min(limit.rlim_max, wanted);
+    if (::setrlimit(RLIMIT_NOFILE, &limit) < 0)
+        log(Level::warning, "the limit of open files stays low, ignoring: {}",
+            std::strerror(errno));
 }
 
 Result<core::Topology> load_topology(const Options& options) {
@@ -150,7 +165,8 @@ Result<> Daemon::watch_signals_and_mail() {
     from_libvirt_ = *std::move(from_libvirt);
     auto hangup = loop_.on_signal("reload", SIGHUP, [this] {
         loop::notify_reloading();
-        service_->reload(*policies_);
+        if (!service_->reload(*policies_))
+            loop::notify_ready(service_->status_line());
     });
     auto policy_mail = loop_.on_io("policies", policies_->fd(), EPOLLIN, [this](std::uint32_t) {
         for (CheckedPolicy& policy : policies_->drain())
@@ -201,6 +217,7 @@ Result<> Daemon::start(const Options& options) {
 
 Result<int> Daemon::run(const Options& options) {
     domxml::initialise();
+    raise_descriptor_limit();
     auto loop = loop::Loop::create();
     if (!loop)
         return std::unexpected(loop.error());

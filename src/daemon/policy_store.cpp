@@ -3,11 +3,12 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <system_error>
 
 #include <fcntl.h>
+#include <unistd.h>
 
+#include "base/unique.hpp"
 #include "policy/load.hpp"
 
 namespace virtguard::daemon {
@@ -18,18 +19,63 @@ namespace {
 
 constexpr const char* copy_name = "last-good-policy";
 
-/// Copies what load_directory() reads.
-void copy_files(const fs::path& from, const fs::path& to, std::error_code& error) {
+std::unexpected<Error> failed(const fs::path& path, const std::error_code& error) {
+    return fail(Errc::io, "{}: {}", path.string(), error.message());
+}
+
+std::error_code last_error() {
+    return {errno, std::generic_category()};
+}
+
+/// An empty file would be a good policy of nothing but defaults: a crash must not leave one.
+Result<> make_durable(const fs::path& path) {
+    const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd || ::fsync(fd.get()) != 0)
+        return failed(path, last_error());
+    return {};
+}
+
+Result<> copy_one(const fs::path& from, const fs::path& to) {
+    std::error_code error;
+    if (!fs::copy_file(from, to, error))
+        return failed(from, error);
+    return make_durable(to);
+}
+
+/// Copies whatever load_directory() may read; what it does not read does no harm.
+Result<> copy_files(const fs::path& from, const fs::path& to) {
+    std::error_code error;
     fs::create_directories(to / "conf.d", error);
-    if (!error && fs::exists(from / "virtguard.toml", error))
-        fs::copy_file(from / "virtguard.toml", to / "virtguard.toml", error);
-    if (error || !fs::exists(from / "conf.d"))
-        return;
-    for (const fs::directory_entry& entry : fs::directory_iterator(from / "conf.d", error)) {
-        const std::string name = entry.path().filename();
-        if (name.ends_with(".toml") && !name.starts_with('.') && !error)
-            fs::copy_file(entry.path(), to / "conf.d" / name, error);
+    if (error)
+        return failed(to, error);
+    if (fs::exists(from / "virtguard.toml", error))
+        if (auto copied = copy_one(from / "virtguard.toml", to / "virtguard.toml"); !copied)
+            return copied;
+    if (!fs::exists(from / "conf.d", error))
+        return {};
+    fs::directory_iterator entry(from / "conf.d", error);
+    for (; !error && entry != fs::directory_iterator{}; entry.increment(error)) {
+        const std::string name = entry->path().filename();
+        if (!name.ends_with(".toml") || name.starts_with('.'))
+            continue;
+        if (auto copied = copy_one(entry->path(), to / "conf.d" / name); !copied)
+            return copied;
     }
+    if (error)
+        return failed(from / "conf.d", error);
+    return make_durable(to / "conf.d");
+}
+
+/// A copy of the folder that gives that policy; the files may change while they are copied.
+Result<> make_copy(const fs::path& folder, const fs::path& copy, const core::Policy& policy) {
+    if (auto copied = copy_files(folder, copy); !copied)
+        return copied;
+    auto read = policy::load_directory(copy);
+    if (read)
+        read->origins = policy.origins; // they name other files
+    if (!read || *read != policy)
+        return fail(Errc::invalid, "{}: no longer the policy that is in force", folder.string());
+    return make_durable(copy);
 }
 
 } // namespace
@@ -61,21 +107,21 @@ StartPolicy policy_at_start(const fs::path& folder, const fs::path& state_folder
             .in_force = "the built-in defaults, which only observe"};
 }
 
-Result<> keep_as_last_good(const fs::path& folder, const fs::path& state_folder) {
+Result<> keep_as_last_good(const fs::path& folder, const fs::path& state_folder,
+                           const core::Policy& policy) {
     const fs::path kept = state_folder / copy_name;
     const fs::path fresh = state_folder / (std::string(copy_name) + ".new");
-    std::error_code error;
-    fs::remove_all(fresh, error);
-    if (!error)
-        copy_files(folder, fresh, error);
-    if (error)
-        return fail(Errc::io, "{}: {}", fresh.string(), error.message());
+    std::error_code ignored; // of what a crash has left; if it stays, the copying says so
+    fs::remove_all(fresh, ignored);
+    auto done = make_copy(folder, fresh, policy);
     // The two change places in one step; where there is no old one yet, the new one just moves.
-    if (::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, kept.c_str(), RENAME_EXCHANGE) < 0 &&
+    if (done && ::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, kept.c_str(), RENAME_EXCHANGE) < 0 &&
         (errno != ENOENT || ::rename(fresh.c_str(), kept.c_str()) < 0))
-        return fail(Errc::io, "{}: {}", kept.string(), std::strerror(errno));
-    fs::remove_all(fresh, error);
-    return {};
+        done = failed(kept, last_error());
+    if (done)
+        done = make_durable(state_folder);
+    fs::remove_all(fresh, ignored);
+    return done;
 }
 
 } // namespace virtguard::daemon

@@ -31,8 +31,10 @@ struct StartPolicy {
                                           const std::filesystem::path& state_folder,
                                           const core::Topology& topology);
 
-/// Copies a good policy's files to the state folder, all or nothing. It waits for the disk.
+/// Copies the files of the policy in force to the state folder, all or nothing, durably; where they
+/// give another policy by now, nothing is changed. It waits for the disk.
 [[nodiscard]] Result<> keep_as_last_good(const std::filesystem::path& folder,
-                                         const std::filesystem::path& state_folder);
+                                         const std::filesystem::path& state_folder,
+                                         const core::Policy& policy);
 
 } // namespace virtguard::daemon

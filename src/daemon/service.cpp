@@ -84,6 +84,7 @@ void Service::handle(const wire::Request& request, Reply reply) {
     case wire::Operation::check:
         return reply(check(request));
     case wire::Operation::status:
+        refresh_hugepages();
         return reply(wire::encode_reply(wire::Operation::status, wire::Verdict::done,
                                         json::status_document(status())));
     }
@@ -105,12 +106,12 @@ void Service::decide(Parked start) {
         refresh_hugepages();
     const Instant when = exec_time(start.header);
     if (is_too_late(start.header)) {
-        if (!guard_.policy().hook.unavailable_denies) {
-            log(Level::error, "{} was let in by its hook, which did not wait for the answer",
-                printable(start.domain.name));
+        const bool denied = guard_.policy().hook.unavailable_denies;
+        log(Level::error, "{} was {} by its hook, which did not wait for the answer",
+            printable(start.domain.name), denied ? "refused" : "let in");
+        if (!denied)
             guard_.claim(start.domain, when);
-        }
-        return answer(start.domain, guard_.check(start.domain), start.reply);
+        return start.reply({});
     }
     guard_.expire(loop::now());
     const bool may_wait = loop::now() < end_of_wait(start.header);
@@ -207,12 +208,12 @@ void Service::handle(virt::Message message) {
         return look(std::move(*seen));
     if (const auto* seen = std::get_if<virt::DomainLook>(&message)) {
         const std::string identity = seen->uuid.text();
-        if (!seen->active)
-            guard_.reconcile(identity, std::nullopt, seen->began);
-        else if (seen->active->domain)
-            guard_.reconcile(identity, *seen->active->domain, seen->began);
-        else
-            note_unreadable(*seen->active);
+        if (seen->active && !seen->active->domain)
+            return note_unreadable(*seen->active);
+        unreadable_.erase(identity);
+        guard_.reconcile(identity,
+                         seen->active ? std::optional(*seen->active->domain) : std::nullopt,
+                         seen->began);
         return;
     }
     if (const auto* lost = std::get_if<virt::Lost>(&message)) {
@@ -229,6 +230,12 @@ void Service::look(virt::Look seen) {
     if (loop::now() - seen.began > core::Guard::max_look_age)
         return;
     core::Look look{.began = seen.began, .complete = seen.complete};
+    if (seen.complete)
+        std::erase_if(unreadable_, [&](const std::string& identity) {
+            return std::ranges::none_of(seen.active, [&](const virt::ActiveDomain& domain) {
+                return domain.uuid.text() == identity;
+            });
+        });
     for (virt::ActiveDomain& domain : seen.active) {
         if (domain.domain) {
             unreadable_.erase(domain.uuid.text());
@@ -279,11 +286,12 @@ void Service::refresh_hugepages() {
     guard_.set_page_use(std::move(use));
 }
 
-void Service::reload(loop::Mailbox<CheckedPolicy>& loaded) {
+bool Service::reload(loop::Mailbox<CheckedPolicy>& loaded) {
     const bool taken = files_.run([folder = options_.policy_folder, topology = guard_.topology(),
                                    &loaded] { (void)loaded.push(load_checked(folder, topology)); });
     if (!taken)
         log(Level::error, "policy: not reloaded, as reading files does not come to an end");
+    return taken;
 }
 
 void Service::apply(CheckedPolicy loaded) {
@@ -303,21 +311,21 @@ void Service::apply(CheckedPolicy loaded) {
 
 /// The hook learns what concerns it, and a good policy is kept for a start with a bad one.
 void Service::after_policy_change() {
-    const core::HookPolicy& hook = guard_.policy().hook;
-    const wire::HookConf conf{.timeout = hook.timeout,
-                              .unavailable_denies = hook.unavailable_denies};
     const bool is_good = policy_errors_.empty();
-    const bool taken = files_.run([conf, is_good, policy_folder = options_.policy_folder,
-                                   state_folder = options_.state_folder] {
-        const auto written = wire::write_hook_conf(state_folder / "hook.conf", conf);
-        if (!written)
-            log(Level::error, "{}; hooks go on with what it says", written.error().what);
-        if (!is_good)
-            return;
-        if (const auto kept = keep_as_last_good(policy_folder, state_folder); !kept)
-            log(Level::warning, "the policy was not kept as the last good one: {}",
-                kept.error().what);
-    });
+    const bool taken =
+        files_.run([policy = guard_.policy(), is_good, policy_folder = options_.policy_folder,
+                    state_folder = options_.state_folder] {
+            const wire::HookConf conf{.timeout = policy.hook.timeout,
+                                      .unavailable_denies = policy.hook.unavailable_denies};
+            const auto written = wire::write_hook_conf(state_folder / "hook.conf", conf);
+            if (!written)
+                log(Level::error, "{}; hooks go on with what it says", written.error().what);
+            if (!is_good)
+                return;
+            if (const auto kept = keep_as_last_good(policy_folder, state_folder, policy); !kept)
+                log(Level::warning, "the policy was not kept as the last good one: {}",
+                    kept.error().what);
+        });
     if (!taken)
         log(Level::error, "hook.conf: not written, as writing files does not come to an end");
 }
@@ -343,6 +351,8 @@ core::Status Service::status() const {
         status.problems.push_back("libvirt: " + libvirt_problem_);
     if (!pages_problem_.empty())
         status.problems.push_back("hugepages: " + pages_problem_);
+    for (const std::string& identity : unreadable_)
+        status.problems.push_back("libvirt: " + identity + " runs and is not counted");
     status.state = !status.problems.empty() ? "degraded" : looked_ ? "ready" : "starting";
     for (const auto& [identity, guest] : guard_.ledger().guests())
         status.guests.push_back({.name = guest.domain.name,

@@ -49,8 +49,9 @@ class Service {
     /// What the libvirt thread saw.
     void handle(virt::Message message);
 
-    /// Loads the policy anew on the files thread, which posts it to `loaded`.
-    void reload(loop::Mailbox<CheckedPolicy>& loaded);
+    /// Loads the policy anew on the files thread, which posts it to `loaded`. False: it is too
+    /// busy, and nothing will be posted.
+    [[nodiscard]] bool reload(loop::Mailbox<CheckedPolicy>& loaded);
     /// Puts a reloaded policy in force, or says what is wrong with it and keeps the old one.
     void apply(CheckedPolicy loaded);
 
