@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <future>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "daemon/files_thread.hpp"
+
+using namespace virtguard;
+using daemon::FilesThread;
+
+TEST_CASE("jobs run in order, also those not yet begun when the thread ends") {
+    for (int round = 0; round < 200; ++round) {
+        std::vector<int> ran;
+        auto thread = FilesThread::start().value();
+        for (int i = 0; i < 10; ++i)
+            REQUIRE(thread->run([&ran, i] { ran.push_back(i); }));
+        thread.reset();
+        REQUIRE(ran == std::vector{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+    }
+}
+
+TEST_CASE("a job too many is not taken and does not wait") {
+    std::promise<void> hang;
+    std::promise<void> hangs;
+    int ran = 0;
+    auto thread = FilesThread::start().value();
+    REQUIRE(thread->run([&] {
+        hangs.set_value();
+        hang.get_future().wait();
+    }));
+    hangs.get_future().wait();
+    int taken = 0;
+    while (thread->run([&ran] { ++ran; }))
+        ++taken;
+    hang.set_value();
+    thread.reset();
+    CHECK(taken == 64);
+    CHECK(ran == taken);
+}

@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <sys/epoll.h>
+
+#include <catch2/catch.hpp>
+
+#include "daemon/service.hpp"
+#include "domxml/parse.hpp"
+#include "folder.hpp"
+#include "wire/exchange.hpp"
+#include "json/document.hpp"
+
+using namespace virtguard;
+using namespace virtguard::daemon;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::int64_t gib = std::int64_t{1} << 30;
+const std::string uuid_of_web = "00000000-0000-4000-8000-000000000001";
+
+/// 8 GiB and 4 CPUs; nothing is reserved and nothing is added, so that figures can be seen.
+core::Topology topology() {
+    return {.nodes = {{.id = 0, .pus = {0, 1, 2, 3}, .memory = 8 * gib}},
+            .cores = {{0}, {1}, {2}, {3}},
+            .online = {0, 1, 2, 3},
+            .allowed = {0, 1, 2, 3}};
+}
+
+constexpr const char* bare = "memory = { overhead = \"none\" }\nreserve = { memory = \"0\" }\n";
+
+std::string xml(int number, int gibibytes, std::string_view more = "") {
+    return fmt::format("<domain type='kvm'><name>web-{0}</name>"
+                       "<uuid>00000000-0000-4000-8000-{0:012x}</uuid>"
+                       "<memory unit='GiB'>{1}</memory><vcpu>1</vcpu>{2}"
+                       "<os><type arch='x86_64'>hvm</type></os></domain>",
+                       number, gibibytes, more);
+}
+
+Instant after(std::chrono::nanoseconds span) {
+    return loop::now() + span;
+}
+
+/// A service on folders of its own.
+class Bench {
+  public:
+    explicit Bench(const std::string& policy = bare) {
+        domxml::initialise();
+        folder.write("etc/virtguard.toml", policy);
+        std::filesystem::create_directories(folder.path() / "state");
+        auto start = policy_at_start(folder.path() / "etc", folder.path() / "state", topology());
+        service = Service::create({.policy_folder = folder.path() / "etc",
+                                   .state_folder = folder.path() / "state",
+                                   .root = folder.path(),
+                                   .live_topology = false},
+                                  topology(), std::move(start), *files, loop)
+                      .value();
+    }
+
+    /// The reply; nothing while there is none, a Reply without bytes for none at all.
+    std::optional<wire::Reply> send(wire::Operation operation, std::string body,
+                                    std::optional<Instant> exec = std::nullopt,
+                                    std::chrono::milliseconds wait = 2000ms) {
+        const wire::Request request{
+            .header = {.operation = operation,
+                       .exec_time = exec.value_or(loop::now()),
+                       .wait = wait,
+                       .body_length = static_cast<std::uint32_t>(body.size())},
+            .body = std::move(body)};
+        auto bytes = std::make_shared<std::optional<std::string>>();
+        service->handle(request, [bytes](std::string reply) { *bytes = std::move(reply); });
+        if (!*bytes)
+            return std::nullopt;
+        if ((*bytes)->empty())
+            return wire::Reply{};
+        const auto header = wire::decode_reply_header(**bytes);
+        REQUIRE(header.has_value());
+        return wire::Reply{(*header)->verdict, (*bytes)->substr(wire::reply_header_size)};
+    }
+    wire::Reply prepare(const std::string& body) {
+        return send(wire::Operation::prepare, body).value();
+    }
+    core::Status status() {
+        const auto reply = send(wire::Operation::status, "");
+        REQUIRE(reply->verdict == wire::Verdict::done);
+        const auto read = json::parse_status(reply->body);
+        REQUIRE(read.has_value());
+        return *read;
+    }
+    /// "web-1 running, web-2 pending"
+    std::string guests() {
+        std::string result;
+        for (const core::GuestReport& guest : status().guests)
+            result += fmt::format("{}{} {}", result.empty() ? "" : ", ", guest.name,
+                                  core::state_name(guest.state));
+        return result;
+    }
+    void look(std::vector<virt::ActiveDomain> active, Instant began, bool complete = true) {
+        service->handle(virt::Look{began, std::move(active), complete});
+    }
+    /// Waits for what the files thread was given.
+    void finish_files() {
+        service.reset();
+        files.reset();
+    }
+
+    Folder folder;
+    loop::Loop loop = loop::Loop::create().value();
+    std::unique_ptr<FilesThread> files = FilesThread::start().value();
+    std::unique_ptr<Service> service;
+};
+
+virt::ActiveDomain active(int number, int gibibytes) {
+    const std::string text = xml(number, gibibytes);
+    auto domain = domxml::parse_domain(text);
+    return {*domain->uuid, domain->name, domain};
+}
+
+virt::ActiveDomain unreadable(int number) {
+    virt::ActiveDomain domain = active(number, 1);
+    domain.domain = fail(Errc::invalid, "too odd");
+    return domain;
+}
+
+constexpr auto prepare = wire::Operation::prepare;
+constexpr auto started = wire::Operation::started;
+constexpr auto release = wire::Operation::release;
+constexpr auto reconnect = wire::Operation::reconnect;
+
+} // namespace
+
+TEST_CASE("a start that fits is admitted and holds its place") {
+    Bench bench;
+    CHECK(bench.prepare(xml(1, 5)).verdict == wire::Verdict::admitted);
+    CHECK(bench.guests() == "web-1 pending");
+    const core::Status status = bench.status();
+    CHECK(status.report.host.pending.at(core::Resource::memory()) == 5 * gib);
+    CHECK(status.admitted == 1);
+}
+
+TEST_CASE(
+    "a start that does not fit is refused with the line for its operator, and leaves nothing") {
+    Bench bench;
+    REQUIRE(bench.prepare(xml(1, 5)).verdict == wire::Verdict::admitted);
+    const wire::Reply reply = bench.prepare(xml(2, 4));
+    CHECK(reply.verdict == wire::Verdict::refused);
+    CHECK(reply.body == "virtguard: refused web-2: memory: needs 4 GiB, 3 GiB free of 8 GiB");
+    CHECK(bench.guests() == "web-1 pending");
+    CHECK(bench.status().refused == 1);
+    // libvirt sends these for a refused start, too
+    (void)bench.send(release, xml(2, 4));
+    CHECK(bench.guests() == "web-1 pending");
+}
+
+TEST_CASE("what is only observed is admitted and counted apart") {
+    Bench bench("mode = \"observe\"\n" + std::string(bare));
+    CHECK(bench.prepare(xml(1, 9)).verdict == wire::Verdict::admitted);
+    const core::Status status = bench.status();
+    CHECK(std::tuple(status.admitted, status.refused, status.would_refuse) == std::tuple(1, 0, 1));
+    CHECK(status.report.over_capacity == std::vector{core::Resource::memory()});
+}
+
+TEST_CASE(
+    "a domain that no host could run is refused, one that cannot be read is nobody's verdict") {
+    Bench bench;
+    const auto [body, verdict, line] = GENERATE(table<std::string, wire::Verdict, std::string>({
+        {"<domain><name>a</name><memory>0</memory></domain>", wire::Verdict::refused,
+         "virtguard: refused : invalid domain: line 1: <memory>: no memory: expected some here "
+         "or in guest cells"},
+        {"hello", wire::Verdict::error, "line 1: not XML: Start tag expected, '<' not found"},
+        {"", wire::Verdict::error, "line 1: not XML: Document is empty"},
+        {"<network/>", wire::Verdict::error, "root element is <network>: expected <domain>"},
+    }));
+    const wire::Reply reply = bench.prepare(body);
+    CHECK(reply.verdict == verdict);
+    CHECK(reply.body == line);
+    CHECK(bench.guests().empty());
+}
+
+TEST_CASE("a prepare whose hook has given up is a claim where the hook lets in") {
+    const bool denies = GENERATE(false, true);
+    Bench bench(std::string(bare) + (denies ? "[hook]\nunavailable = \"deny\"\n" : ""));
+    const auto reply = bench.send(prepare, xml(1, 100), after(-3s));
+    REQUIRE(reply.has_value());
+    CHECK(reply->body.empty());
+    CHECK(bench.guests() == (denies ? "" : "web-1 pending"));
+    const core::Status status = bench.status(); // what the hook did alone is no decision of ours
+    CHECK(std::tuple(status.admitted, status.refused) == std::tuple(0, 0));
+}
+
+TEST_CASE("what hooks tell moves a guest along, also with XML that was cut") {
+    Bench bench;
+    REQUIRE(bench.prepare(xml(1, 5)).verdict == wire::Verdict::admitted);
+    const bool cut = GENERATE(false, true);
+    const std::string whole = xml(1, 5);
+    const std::string body = cut ? whole.substr(0, whole.find("<vcpu>")) : whole;
+    CHECK(bench.send(started, body)->body.empty());
+    CHECK(bench.guests() == "web-1 running");
+    (void)bench.send(release, body);
+    CHECK(bench.guests() == "web-1 returning");
+}
+
+TEST_CASE("a message without a UUID, or about nobody known, changes nothing") {
+    Bench bench;
+    const auto operation = GENERATE(started, release, reconnect);
+    const auto body = GENERATE(as<std::string>(), "", "hello", "<domain><uuid>x</uuid>",
+                               "<domain><uuid>" + uuid_of_web + "</uuid>");
+    const auto reply = bench.send(operation, body);
+    REQUIRE(reply.has_value());
+    CHECK(reply->body.empty());
+    CHECK(bench.guests().empty());
+}
+
+TEST_CASE("a guest that reconnects is counted whatever is free") {
+    Bench bench;
+    (void)bench.send(reconnect, xml(1, 50));
+    CHECK(bench.guests() == "web-1 running");
+    CHECK(bench.status().report.host.free.at(core::Resource::memory()) == -42 * gib);
+}
+
+TEST_CASE("release of a claim frees at once, of a guest that ran after claim.return") {
+    Bench bench;
+    REQUIRE(bench.prepare(xml(1, 8)).verdict == wire::Verdict::admitted);
+    (void)bench.send(release, xml(1, 8));
+    REQUIRE(bench.prepare(xml(2, 8)).verdict == wire::Verdict::admitted);
+    (void)bench.send(started, xml(2, 8));
+    (void)bench.send(release, xml(2, 8));
+    CHECK(bench.send(prepare, xml(3, 8)) == std::nullopt); // waits for the place
+    CHECK(bench.guests() == "web-2 returning");
+    CHECK(bench.prepare(xml(2, 8)).verdict == wire::Verdict::admitted); // comes back
+    CHECK(bench.guests() == "web-2 pending");
+}
+
+TEST_CASE("a start that waits for a place gets it when nobody returns") {
+    Bench bench(std::string(bare) + "[claim]\nreturn = \"20ms\"\n");
+    (void)bench.send(started, xml(1, 8));
+    (void)bench.send(release, xml(1, 8));
+    std::string got;
+    const wire::Request request{.header = {.exec_time = loop::now(), .wait = 20s},
+                                .body = xml(2, 8)};
+    bench.service->handle(request, [&](std::string reply) {
+        got = std::move(reply);
+        bench.loop.stop(0);
+    });
+    REQUIRE(got.empty());
+    REQUIRE(bench.loop.run().value() == 0);
+    CHECK(got == wire::encode_reply(prepare, wire::Verdict::admitted, ""));
+}
+
+TEST_CASE("an older message than what is known is ignored") {
+    Bench bench;
+    REQUIRE(bench.prepare(xml(1, 5)).verdict == wire::Verdict::admitted);
+    (void)bench.send(release, xml(1, 5), after(-1s));
+    CHECK(bench.guests() == "web-1 pending");
+}
+
+TEST_CASE("check answers like a start and changes nothing") {
+    Bench bench;
+    for (const int size : {5, 9}) {
+        const auto reply = bench.send(wire::Operation::check, xml(1, size));
+        REQUIRE(reply->verdict == wire::Verdict::done);
+        const auto outcome = json::parse_outcome(reply->body);
+        REQUIRE(outcome.has_value());
+        CHECK(outcome->name == "web-1");
+        CHECK(outcome->admitted == (size == 5));
+        CHECK(outcome->demand.at(core::Resource::memory()) == size * gib);
+    }
+    CHECK(bench.guests().empty());
+    const core::Status status = bench.status();
+    CHECK(std::tuple(status.admitted, status.refused) == std::tuple(0, 0));
+    CHECK(bench.send(wire::Operation::check, "x")->verdict == wire::Verdict::error);
+    const auto impossible =
+        bench.send(wire::Operation::check, "<domain><name>a</name><memory>0</memory></domain>");
+    CHECK(json::parse_outcome(impossible->body)->reasons.front().code ==
+          core::Code::invalid_domain);
+}
+
+TEST_CASE("a look finds guests and ends those that are gone") {
+    Bench bench;
+    CHECK(bench.status().state == "starting");
+    (void)bench.send(started, xml(1, 1));
+    bench.look({active(2, 2)}, after(0s));
+    CHECK(bench.guests() == "web-2 running");
+    CHECK(bench.status().state == "ready");
+    bench.look({}, after(0s), /*complete=*/false);
+    CHECK(bench.guests() == "web-2 running");
+    bench.look({}, after(-1min)); // older than what is known
+    CHECK(bench.guests() == "web-2 running");
+    bench.service->handle(virt::DomainLook{after(0s), *active(3, 3).domain->uuid, active(3, 3)});
+    CHECK(bench.guests() == "web-2 running, web-3 running");
+    bench.service->handle(virt::DomainLook{after(0s), *active(3, 3).domain->uuid, std::nullopt});
+    CHECK(bench.guests() == "web-2 running");
+}
+
+TEST_CASE(
+    "a guest whose XML cannot be read is not taken for gone, and is a problem while it runs") {
+    Bench bench;
+    bench.look({active(1, 1)}, after(0s));
+    bench.look({unreadable(1), unreadable(2)}, after(0s));
+    CHECK(bench.guests() == "web-1 running");
+    core::Status status = bench.status();
+    CHECK(status.state == "degraded");
+    CHECK(status.problems ==
+          std::vector<std::string>{"libvirt: " + uuid_of_web + " runs and is not counted",
+                                   "libvirt: 00000000-0000-4000-8000-000000000002 runs and is not "
+                                   "counted"});
+    bench.look({active(1, 1)}, after(0s));
+    status = bench.status();
+    CHECK(status.problems.empty());
+    CHECK(status.state == "ready");
+}
+
+TEST_CASE("a connection that is lost is a problem until there is one again") {
+    Bench bench;
+    bench.look({}, after(0s));
+    bench.service->handle(virt::Lost{"no libvirtd"});
+    CHECK(bench.status().problems == std::vector<std::string>{"libvirt: no libvirtd"});
+    CHECK(bench.prepare(xml(1, 1)).verdict == wire::Verdict::admitted);
+    bench.service->handle(virt::Connected{});
+    CHECK(bench.status().problems.empty());
+}
+
+TEST_CASE("a reload takes a good policy, and keeps the old one where the new one is bad") {
+    Bench bench;
+    auto loaded = loop::Mailbox<CheckedPolicy>::create().value();
+    const auto reload = [&](const std::string& text) {
+        bench.folder.write("etc/virtguard.toml", text);
+        loop::Loop loop = loop::Loop::create().value();
+        auto mail = loop.on_io("loaded", loaded->fd(), EPOLLIN, [&](std::uint32_t) {
+            for (CheckedPolicy& policy : loaded->drain())
+                bench.service->apply(std::move(policy));
+            loop.stop(0);
+        });
+        REQUIRE(mail.has_value());
+        REQUIRE(bench.service->reload(*loaded));
+        REQUIRE(loop.run().value() == 0);
+    };
+    reload(std::string(bare) + "[overcommit]\ncpu = 2\n[hook]\ntimeout = \"3s\"\n");
+    CHECK(bench.status().report.host.effective.at(core::Resource::cpu()) == 8);
+    reload("[overcommit]\ncpu = 3\nmemroy = 2\n");
+    const core::Status status = bench.status();
+    CHECK(status.report.host.effective.at(core::Resource::cpu()) == 8);
+    REQUIRE(status.problems.size() == 1);
+    CHECK(status.problems.front().starts_with(
+        "policy: " + (bench.folder.path() / "etc/virtguard.toml").string() + ":3:"));
+    CHECK(bench.service->status_line() == "policy has errors, see the journal");
+    bench.finish_files();
+    CHECK(bench.folder.read("state/hook.conf") == "timeout-ms=3000\nunavailable=allow\n");
+    // What is on disk by the time it is copied is the bad one; it must not have been kept.
+    CHECK_FALSE(bench.folder.read("state/last-good-policy/virtguard.toml").contains("memroy"));
+}
+
+TEST_CASE("a bad policy at start is a problem, and hooks learn what is in force") {
+    Bench bench("[hook]\ntimeout = \"0s\"\n");
+    CHECK(bench.status().state == "degraded");
+    CHECK(bench.status().mode == core::Mode::observe);
+    bench.finish_files();
+    CHECK(bench.folder.read("state/hook.conf") == "timeout-ms=2000\nunavailable=allow\n");
+    CHECK(bench.folder.read("state/last-good-policy/virtguard.toml").empty());
+}
+
+TEST_CASE("over capacity is what the status says it is") {
+    Bench bench;
+    bench.look({active(1, 9)}, after(0s));
+    const core::Status status = bench.status();
+    CHECK(status.report.over_capacity == std::vector{core::Resource::memory()});
+    CHECK(bench.prepare(xml(2, 1)).verdict == wire::Verdict::refused);
+}
