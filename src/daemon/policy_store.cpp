@@ -56,8 +56,8 @@ Result<> copy_files(const fs::path& from, const fs::path& to) {
     fs::directory_iterator entry(from / "conf.d", error);
     for (; !error && entry != fs::directory_iterator{}; entry.increment(error)) {
         const std::string name = entry->path().filename();
-        if (!name.ends_with(".toml") || name.starts_with('.'))
-            continue;
+        if (!name.ends_with(".toml") || name.starts_with('.') || !entry->is_regular_file(error))
+            continue; // a link to /dev/null is an empty file, which says nothing
         if (auto copied = copy_one(entry->path(), to / "conf.d" / name); !copied)
             return copied;
     }

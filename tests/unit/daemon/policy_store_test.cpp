@@ -100,6 +100,7 @@ TEST_CASE("keeping replaces the whole copy, whatever a crash has left") {
     fs::remove(places.policy.path() / "conf.d/10-a.toml");
     places.policy.write("conf.d/20-b.toml", "[overcommit]\ncpu = 4\n");
     places.policy.write("conf.d/README", "not a policy");
+    fs::create_symlink("/dev/null", places.policy.path() / "conf.d/30-masked.toml");
     REQUIRE(places.keep());
     CHECK(places.state.read("last-good-policy/conf.d/20-b.toml") == "[overcommit]\ncpu = 4\n");
     CHECK_FALSE(fs::exists(places.state.path() / "last-good-policy/conf.d/10-a.toml"));
