@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
+#include <string>
+
+#include <catch2/catch.hpp>
+
+#include "ctl/show.hpp"
+#include "ctl/table.hpp"
+
+using namespace virtguard;
+using namespace virtguard::ctl;
+using core::Resource;
+
+namespace {
+
+constexpr std::int64_t gib = std::int64_t{1} << 30;
+
+core::Outcome refused() {
+    return {.name = "web\n3",
+            .admitted = false,
+            .demand = {{Resource::cpu(), 2}, {Resource::memory(), 3 * gib / 2}},
+            .reasons = {{.code = core::Code::insufficient_capacity, .text = "cpu: no"},
+                        {.code = core::Code::foreign_scheduler,
+                         .mode = core::Mode::observe,
+                         .text = "not\x1bours"}},
+            .notes = {"PU 3 is offline"}};
+}
+
+core::Outcome admitted(std::vector<core::Reason> reasons = {}) {
+    return {.name = "web",
+            .admitted = true,
+            .demand = {{Resource::cpu(), 2}},
+            .reasons = std::move(reasons)};
+}
+
+} // namespace
+
+TEST_CASE("a table is as wide as its cells, numbers to the right") {
+    Table table({{"NAME"}, {"SIZE", Align::right}});
+    table.add({"a", "1"});
+    table.add({"long one", "1024"});
+    CHECK(table.text() == "NAME     SIZE\n"
+                          "a           1\n"
+                          "long one 1024\n");
+}
+
+TEST_CASE("an event is one line") {
+    const core::Reason observed{.mode = core::Mode::observe, .text = "cpu: no"};
+    CHECK(event_line({.event = "a.xml", .outcome = admitted(), .decided = true}) ==
+          "a.xml: admitted web (cpu 2)");
+    CHECK(event_line({.event = "a.xml", .outcome = admitted({observed}), .decided = true}) ==
+          "a.xml: admitted web (cpu 2), only observing: cpu: no");
+    CHECK(event_line({.event = "a\n.xml", .outcome = refused(), .decided = true}) ==
+          "a\\x0a.xml: refused web\\x0a3: cpu: no; not\\x1bours");
+    CHECK(event_line({.event = "running:a.xml", .outcome = refused()}) ==
+          "running:a.xml: web\\x0a3 runs (cpu 2, memory 1.5 GiB)");
+    CHECK(event_line({.event = "stop:a"}) == "stop:a: done");
+    CHECK(event_line({.event = "stop:a", .found_nothing = true}) ==
+          "stop:a: nothing of that name runs");
+    const core::Outcome nameless{
+        .reasons = {{.code = core::Code::invalid_domain, .text = "invalid domain: x"}}};
+    CHECK(event_line({.event = "a", .outcome = nameless, .decided = true}) ==
+          "a: refused a domain: invalid domain: x");
+}
+
+TEST_CASE("check shows the verdict, each reason with its code, and notes") {
+    CHECK(outcome_text(refused()) == "refuse web\\x0a3: cpu 2, memory 1.5 GiB\n"
+                                     "  cpu: no (insufficient-capacity)\n"
+                                     "  not\\x1bours, only observed (foreign-scheduler)\n"
+                                     "  note: PU 3 is offline\n");
+    CHECK(outcome_text({.name = "none", .admitted = true}) == "admit none: nothing\n");
+}
+
+TEST_CASE("a status is a line, its problems, and tables") {
+    core::Status status{.version = "0.1.0",
+                        .state = "degraded",
+                        .problems = {"libvirt: gone\n"},
+                        .admitted = 3,
+                        .refused = 2,
+                        .would_refuse = 1};
+    core::Figures& host = status.report.host;
+    for (auto* column : {&host.capacity, &host.reserved, &host.allocatable, &host.effective,
+                         &host.allocated, &host.pending, &host.booked, &host.foreign})
+        *column = {{Resource::cpu(), 4}, {Resource::memory(), gib}};
+    host.free = {{Resource::cpu(), INT64_MIN}, {Resource::memory(), -gib}};
+    status.report.overcommit[Resource::cpu()] = Ratio::parse("1.5").value();
+    status.report.over_capacity = {Resource::memory()};
+    status.guests = {{.name = "web", .scheduler = "s", .demand = {{Resource::cpu(), 1}}},
+                     {.name = "b", .scheduler = "s", .state = core::GuestState::returning}};
+    CHECK(
+        status_text(status) ==
+        R"(virtguardd 0.1.0: degraded, mode enforce; starts: 3 admitted, 2 refused, 1 would have been refused
+problem: libvirt: gone\x0a
+over capacity: memory
+
+WHERE RESOURCE CAPACITY RESERVED RATIO EFFECTIVE ALLOCATED PENDING BOOKED FOREIGN                        FREE
+host  cpu             4        4   1.5         4         4       4      4       4 over by 9223372036854775807
+host  memory      1 GiB    1 GiB     1     1 GiB     1 GiB   1 GiB  1 GiB   1 GiB               over by 1 GiB
+
+DOMAIN STATE     SCHEDULER HOLDS
+web    running   s         cpu 1
+b      returning s         nothing
+)");
+}
+
+TEST_CASE("nodes have rows of their own where there are several") {
+    core::Status status;
+    status.report.host.capacity = {{Resource::cpu(), 4}};
+    status.report.nodes = {{.id = 0, .figures = status.report.host}};
+    CHECK_FALSE(status_text(status).contains("node 0"));
+    status.report.nodes.push_back({.id = 5, .figures = status.report.host});
+    CHECK(status_text(status).contains("node 0 cpu"));
+    CHECK(status_text(status).contains("node 5 cpu"));
+}
