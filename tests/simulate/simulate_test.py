@@ -180,7 +180,7 @@ class BadInput(Case):
                 ("", "expected a domain XML file"),
                 ("start:", "expected a domain XML file"),
                 ("running:", "expected a domain XML file"),
-                ("strat:a.xml", "strat:a.xml: No such file or directory, and the event is none of start:, running:, "
+                ("begin:a.xml", "begin:a.xml: No such file or directory, and the event is none of start:, running:, "
                                 "stop:, ratio:, reserve:"),
                 ("start:/", "/: Is a directory"),
                 ("text.xml", "text.xml: line 1: not XML: Start tag expected, '<' not found"),

@@ -137,7 +137,7 @@ TEST_CASE("an event that is none says what was expected") {
         {"stop:", "expected stop:NAME-or-UUID"},
         {"ratio:cpu", "expected ratio:RESOURCE=VALUE"},
         {"ratio:hugepages-2Mi=2", "hugepages-2Mi takes no ratio other than 1"},
-        {"ratio:memroy=2", "\"memroy\" is not a resource; did you mean \"memory\"?"},
+        {"ratio:memry=2", "\"memry\" is not a resource; did you mean \"memory\"?"},
         {"reserve:", form},
         {"reserve:r:cpu=1:", form},
         {"reserve:r:cpu=1,,cpu=1", "\"\": expected RESOURCE[@NODE]=VALUE"},

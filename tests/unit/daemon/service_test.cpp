@@ -340,7 +340,7 @@ TEST_CASE("a reload takes a good policy, and keeps the old one where the new one
     };
     reload(std::string(bare) + "[overcommit]\ncpu = 2\n[hook]\ntimeout = \"3s\"\n");
     CHECK(bench.status().report.host.effective.at(core::Resource::cpu()) == 8);
-    reload("[overcommit]\ncpu = 3\nmemroy = 2\n");
+    reload("[overcommit]\ncpu = 3\nmemry = 2\n");
     const core::Status status = bench.status();
     CHECK(status.report.host.effective.at(core::Resource::cpu()) == 8);
     REQUIRE(status.problems.size() == 1);
@@ -350,7 +350,7 @@ TEST_CASE("a reload takes a good policy, and keeps the old one where the new one
     bench.finish_files();
     CHECK(bench.folder.read("state/hook.conf") == "timeout-ms=3000\nunavailable=allow\n");
     // What is on disk by the time it is copied is the bad one; it must not have been kept.
-    CHECK_FALSE(bench.folder.read("state/last-good-policy/virtguard.toml").contains("memroy"));
+    CHECK_FALSE(bench.folder.read("state/last-good-policy/virtguard.toml").contains("memry"));
 }
 
 TEST_CASE("a bad policy at start is a problem, and hooks learn what is in force") {
