@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What messages and looks do, in whatever order they arrive.
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "core/guard.hpp"
+#include "guests.hpp"
+
+using namespace virtguard;
+using namespace virtguard::core;
+using namespace std::chrono_literals;
+
+namespace {
+
+const Resource memory = Resource::memory();
+const Resource pages_2m = Resource::hugepages(page_2m);
+
+/// "guest-1 pending 7" of each guest: its name, its state, and since when.
+std::string states(const Guard& guard) {
+    std::string text;
+    for (const auto& [identity, entry] : guard.ledger().guests())
+        text += fmt::format("{}{} {} {}", text.empty() ? "" : ", ", entry.domain.name,
+                            state_name(entry.state), entry.changed.time_since_epoch() / 1s);
+    return text;
+}
+
+/// Guests of 16 GiB on a host of 32: one runs, another did a moment ago.
+Guard with_a_kept_place() {
+    Policy policy = bare_policy();
+    policy.claim.return_hold = 1s;
+    Guard guard(equal_nodes(2, 4, 16 * gib), policy);
+    guard.running(guest(1, 16 * gib), at(10s));
+    guard.running(guest(2, 16 * gib), at(10s));
+    guard.released(id(1), at(20s));
+    return guard;
+}
+
+} // namespace
+
+TEST_CASE("of starts that race for one place, one gets it") {
+    Guard guard = plain_guard();
+    int admitted = 0;
+    for (int number = 0; number < 20; ++number)
+        admitted += admit(guard, guest(number, 4 * gib), at(1s)) ? 1 : 0;
+    CHECK(admitted == 8);
+    CHECK(broken_invariant(guard.ledger()) == "");
+}
+
+TEST_CASE("a second start of the same guest replaces its claim") {
+    Guard guard = plain_guard();
+    CHECK(admit(guard, guest(1, 20 * gib), at(1s)));
+    CHECK(admit(guard, guest(1, 30 * gib), at(2s)));
+    CHECK(guard.report().host.pending.at(memory) == 30 * gib);
+    CHECK_FALSE(admit(guard, guest(1, 33 * gib), at(3s)));
+    CHECK(guard.report().host.pending.at(memory) == 30 * gib);
+    CHECK(broken_invariant(guard.ledger()) == "");
+}
+
+TEST_CASE("a message that is older than what is known changes nothing") {
+    struct Row {
+        std::string name;
+        void (*message)(Guard&, Instant);
+        std::string when_older;
+        std::string when_newer;
+    };
+    const auto row = GENERATE(values<Row>({
+        {"running", [](Guard& g, Instant when) { g.running(guest(1), when); }, "guest-1 pending 10",
+         "guest-1 running 11"},
+        {"started", [](Guard& g, Instant when) { g.started(id(1), when); }, "guest-1 pending 10",
+         "guest-1 running 11"},
+        {"released", [](Guard& g, Instant when) { g.released(id(1), when); }, "guest-1 pending 10",
+         ""},
+        {"claimed", [](Guard& g, Instant when) { g.claim(guest(1), when); }, "guest-1 pending 10",
+         "guest-1 pending 11"},
+        {"admitted", [](Guard& g, Instant when) { (void)admit(g, guest(1), when); },
+         "guest-1 pending 10", "guest-1 pending 11"},
+        {"a look that finds it",
+         [](Guard& g, Instant when) { g.reconcile({.began = when, .active = {guest(1)}}); },
+         "guest-1 pending 10", "guest-1 running 11"},
+        {"a look at it alone", [](Guard& g, Instant when) { g.reconcile(id(1), guest(1), when); },
+         "guest-1 pending 10", "guest-1 running 11"},
+    }));
+    CAPTURE(row.name);
+    Guard guard = plain_guard();
+    REQUIRE(admit(guard, guest(1), at(10s)));
+    row.message(guard, at(9s));
+    CHECK(states(guard) == row.when_older);
+    row.message(guard, at(11s));
+    CHECK(states(guard) == row.when_newer);
+    CHECK(broken_invariant(guard.ledger()) == "");
+}
+
+TEST_CASE("the release of an unknown guest, and the start of one, are nothing") {
+    Guard guard = plain_guard();
+    guard.released(id(1), at(1s));
+    guard.started(id(1), at(1s));
+    guard.reconcile(id(1), std::nullopt, at(1s));
+    CHECK(guard.ledger().guests().empty());
+    CHECK(admit(guard, guest(1), at(1s)));
+}
+
+TEST_CASE("a look drops running guests that are gone, and no others") {
+    struct Row {
+        std::string name;
+        Look look;
+        std::string left;
+    };
+    const auto row = GENERATE(values<Row>({
+        {"all there",
+         {.began = at(20s), .active = {guest(1), guest(2)}},
+         "guest-1 running 20, guest-2 running 20"},
+        {"one gone", {.began = at(20s), .active = {guest(2)}}, "guest-2 running 20"},
+        {"one that cannot be read",
+         {.began = at(20s), .active = {guest(2)}, .unreadable = {id(1)}},
+         "guest-1 running 10, guest-2 running 20"},
+        {"an incomplete look",
+         {.began = at(20s), .complete = false, .active = {guest(2)}},
+         "guest-1 running 10, guest-2 running 20"},
+        {"begun before they ran", {.began = at(9s)}, "guest-1 running 10, guest-2 running 10"},
+        {"a guest nobody told of",
+         {.began = at(20s), .active = {guest(1), guest(2), guest(3)}},
+         "guest-1 running 20, guest-2 running 20, guest-3 running 20"},
+    }));
+    CAPTURE(row.name);
+    Guard guard = plain_guard();
+    guard.running(guest(1), at(10s));
+    guard.running(guest(2), at(10s));
+    guard.reconcile(row.look);
+    CHECK(states(guard) == row.left);
+    CHECK(broken_invariant(guard.ledger()) == "");
+}
+
+TEST_CASE("a claim that no look confirms ends with its lease") {
+    Guard guard = plain_guard();
+    const auto lease = guard.policy().claim.lease;
+    REQUIRE(admit(guard, guest(1), at(10s)));
+    guard.reconcile({.began = at(10s) + lease - 1ms});
+    CHECK(states(guard) == "guest-1 pending 10");
+    guard.reconcile({.began = at(10s) + lease, .complete = false});
+    CHECK(states(guard) == "guest-1 pending 10");
+    guard.reconcile({.began = at(10s) + lease, .unreadable = {id(1)}});
+    CHECK(states(guard) == "guest-1 pending 10");
+    guard.reconcile({.began = at(10s) + lease});
+    CHECK(states(guard) == "");
+    CHECK(guard.ledger().holdings() == Holdings{});
+}
+
+TEST_CASE("what comes late does not bring back a guest that left") {
+    struct Row {
+        std::string name;
+        void (*message)(Guard&, Instant);
+    };
+    const auto row = GENERATE(values<Row>({
+        {"running", [](Guard& g, Instant when) { g.running(guest(1), when); }},
+        {"a look",
+         [](Guard& g, Instant when) { g.reconcile({.began = when, .active = {guest(1)}}); }},
+        {"a look at it alone", [](Guard& g, Instant when) { g.reconcile(id(1), guest(1), when); }},
+    }));
+    CAPTURE(row.name);
+    Guard guard = plain_guard();
+    guard.running(guest(1), at(10s));
+    guard.released(id(1), at(20s));
+    row.message(guard, at(19s));
+    CHECK(states(guard) == "");
+    row.message(guard, at(21s));
+    CHECK(states(guard) == "guest-1 running 21");
+}
+
+TEST_CASE("a guest that grew is counted as it is, however large") {
+    Guard guard = plain_guard();
+    guard.running(guest(1, 4 * gib), at(1s));
+    guard.reconcile({.began = at(2s), .active = {guest(1, 40 * gib)}});
+    CHECK(guard.report().host.free.at(memory) == -8 * gib);
+    CHECK(guard.report().over_capacity == std::vector<Resource>{memory});
+}
+
+TEST_CASE("a start in flight is not foreign while it touches its pages") {
+    Topology topology = equal_nodes(1, 2, 4 * gib);
+    add_pages(topology, 0, page_2m, 100);
+    Guard guard(topology, plain_policy());
+    const auto pages = [](int used) { return std::vector<PageUse>{{0, page_2m, used * page_2m}}; };
+    const auto free = [&] { return guard.report().host.free.at(pages_2m) / page_2m; };
+    guard.set_page_use(pages(10));
+    CHECK(free() == 90);
+    Domain domain = guest(1);
+    domain.memory = {ram(60 * page_2m, DefaultHugepages{})};
+    REQUIRE(admit(guard, domain, at(1s)));
+    for (const int touched : {0, 30, 60}) {
+        guard.set_page_use(pages(10 + touched));
+        CHECK(free() == 30);
+    }
+    guard.running(domain, at(2s));
+    CHECK(free() == 30);
+    guard.released(id(1), at(3s));
+    guard.set_page_use(pages(10));
+    CHECK(free() == 90);
+    CHECK(broken_invariant(guard.ledger()) == "");
+}
+
+// Returning guests ------------------------------------------------------------------------------
+
+TEST_CASE("the place of a guest that ran is kept for it a moment, and counts as pending") {
+    Guard guard = with_a_kept_place();
+    CHECK(states(guard) == "guest-1 returning 20, guest-2 running 10");
+    CHECK(guard.report().host.pending.at(memory) == 16 * gib);
+    CHECK(guard.next_return_end() == at(21s));
+    CHECK(broken_invariant(guard.ledger()) == "");
+    guard.expire(at(21s) - 1ns);
+    CHECK(guard.ledger().find(id(1)) != nullptr);
+    guard.expire(at(21s));
+    CHECK(states(guard) == "guest-2 running 10");
+    CHECK_FALSE(guard.next_return_end().has_value());
+}
+
+TEST_CASE("a guest that returns in time is admitted, whatever else changed") {
+    Guard guard = with_a_kept_place();
+    guard.running(guest(3, 16 * gib), at(20s));
+    Policy policy = guard.policy();
+    policy.reserve.memory = 8 * gib;
+    guard.apply(policy);
+    CHECK(admit(guard, guest(1, 16 * gib), at(20s) + 999ms));
+    CHECK(states(guard) == "guest-1 pending 20, guest-2 running 10, guest-3 running 20");
+    CHECK(broken_invariant(guard.ledger()) == "");
+}
+
+TEST_CASE("a guest that returns late, larger or bound is decided like any other") {
+    struct Row {
+        std::string name;
+        Domain domain;
+        Instant when;
+        bool admitted;
+    };
+    Domain bound = guest(1, 16 * gib);
+    bound.memory[0].bound_to = IdSet{0};
+    Domain whole = guest(1, 16 * gib);
+    whole.locked = true;
+    const auto row = GENERATE_COPY(values<Row>({
+        {"the same", guest(1, 16 * gib), at(20s) + 500ms, true},
+        {"smaller", guest(1, 8 * gib), at(20s) + 500ms, true},
+        {"late", guest(1, 16 * gib), at(21s), false},
+        {"larger", guest(1, 17 * gib), at(20s) + 500ms, false},
+        {"bound", bound, at(20s) + 500ms, false},
+        {"whole", whole, at(20s) + 500ms, false},
+    }));
+    CAPTURE(row.name);
+    Guard guard = with_a_kept_place();
+    guard.running(guest(3, 16 * gib), at(20s)); // there is no other room
+    CHECK(admit(guard, row.domain, row.when) == row.admitted);
+}
+
+TEST_CASE("a start that would fit only in a kept place waits for its end, and is then decided") {
+    Guard guard = with_a_kept_place();
+    const Domain other = guest(4, 16 * gib);
+    CHECK(guard.check(other).decision.admitted());
+    CHECK_FALSE(guard.admit(other, at(20s) + 500ms, IfKept::wait).has_value());
+    CHECK_FALSE(admit(guard, other, at(20s) + 500ms));
+    const auto larger = guard.admit(guest(4, 17 * gib), at(20s) + 500ms, IfKept::wait);
+    REQUIRE(larger.has_value()); // waiting would not help it
+    CHECK_FALSE(larger->decision.admitted());
+    guard.expire(at(21s));
+    CHECK(admit(guard, other, at(20s) + 500ms));
+    CHECK(broken_invariant(guard.ledger()) == "");
+}
+
+TEST_CASE("a claim that is released, and a guest that a look finds gone, leave no place kept") {
+    Guard guard = with_a_kept_place();
+    guard.expire(at(21s));
+    REQUIRE(admit(guard, guest(5), at(22s)));
+    guard.released(id(5), at(23s));
+    guard.reconcile({.began = at(24s)});
+    CHECK(states(guard) == "");
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// In whatever order things happen, what is held is the sum of who holds it.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+#include <rapidcheck.h>
+
+#include "core/guard.hpp"
+#include "core/placement.hpp"
+#include "guests.hpp"
+
+using namespace virtguard;
+using namespace virtguard::core;
+using namespace std::chrono_literals;
+
+namespace {
+
+const Resource cpu = Resource::cpu();
+const Resource memory = Resource::memory();
+
+Topology property_topology(bool grown) {
+    Topology topology = equal_nodes(grown ? 3 : 2, 4, (grown ? 16 : 12) * gib);
+    add_pages(topology, 0, page_2m, grown ? 1024 : 512);
+    add_pages(topology, 1, page_2m, 512);
+    return topology;
+}
+
+Policy property_policy(int number) {
+    static constexpr std::array ratios{"1", "1.5", "0.75", "3"};
+    Policy policy = plain_policy();
+    set_ratio(policy, cpu, ratios[static_cast<std::size_t>(number % 4)]);
+    set_ratio(policy, memory, ratios[static_cast<std::size_t>(number / 4 % 4)]);
+    if (number % 3 == 0)
+        policy.reserve.cpus = {0};
+    if (number % 5 == 0)
+        policy.memory.overhead = Overhead{};
+    policy.cpu.pinning_exclusive = number % 7 != 0;
+    policy.claim.return_hold = number % 2 == 0 ? 0s : 10s;
+    return policy;
+}
+
+/// One of some shapes of guests, by a number.
+Domain property_guest(int number, int shape) {
+    Domain domain = guest(number, (1 + shape % 5) * gib);
+    if (shape % 3 == 0)
+        domain.memory[0].bound_to = IdSet{shape % 4};
+    if (shape % 5 == 0)
+        domain.memory.push_back(ram((1 + shape % 7) * page_2m * 40, DefaultHugepages{}));
+    if (shape % 4 == 0)
+        domain.vcpus.push_back(on_pus(1, {shape % 8}));
+    if (shape % 7 < 4)
+        domain.vcpus.push_back(floating(1 + shape % 3));
+    domain.locked = shape % 11 == 0;
+    return domain;
+}
+
+struct Event {
+    int kind = 0;
+    int guest = 0;
+    int shape = 0;
+};
+
+void happen(Guard& guard, const Event& event, Instant now) {
+    const Domain domain = property_guest(event.guest, event.shape);
+    switch (event.kind) {
+    case 0:
+    case 1:
+        (void)admit(guard, domain, now);
+        break;
+    case 2:
+        guard.running(domain, now);
+        break;
+    case 3:
+        guard.released(identity_of(domain), now);
+        break;
+    case 4:
+        guard.apply(property_policy(event.shape));
+        break;
+    case 5:
+        guard.apply(property_topology(event.shape % 2 == 0));
+        break;
+    case 6:
+        guard.reserve(fmt::format("for-{}", event.shape % 3),
+                      {.pieces = make_demand(domain, guard.host(), guard.policy()).pieces,
+                       .guest = event.shape % 2 == 0 ? std::optional(domain.name) : std::nullopt});
+        break;
+    case 7:
+        guard.set_page_use({{0, page_2m, event.shape * page_2m}, {1, page_2m, 5 * page_2m}});
+        break;
+    default:
+        guard.reconcile({.began = now, .active = {domain}});
+    }
+}
+
+rc::Gen<std::vector<Event>> events(int kinds) {
+    return rc::gen::container<std::vector<Event>>(
+        rc::gen::build<Event>(rc::gen::set(&Event::kind, rc::gen::inRange(0, kinds)),
+                              rc::gen::set(&Event::guest, rc::gen::inRange(0, 6)),
+                              rc::gen::set(&Event::shape, rc::gen::inRange(0, 60))));
+}
+
+/// Whether all that is held can lie somewhere, by a placement made for it alone.
+bool all_is_carried(const Guard& guard) {
+    for (const auto& [resource, classes] : guard.ledger().holdings().by_resource()) {
+        const Pool* pool = guard.host().pool(resource);
+        if (pool == nullptr)
+            return false;
+        const Weights weights = weights_of(resource, pool->ratio);
+        std::map<int, Int128> room;
+        for (const auto& [place_id, place] : pool->places)
+            room[place_id] = Int128{place.allocatable()} * weights.room;
+        std::vector<IdSet> sets;
+        for (const auto& [piece_class, share] : classes)
+            sets.push_back(piece_class.places);
+        Placement placement(room, sets);
+        for (const auto& [piece_class, share] : classes) {
+            const auto demand = placement.add(piece_class.places,
+                                              Int128{share.sum()} * weights.of(piece_class.whole));
+            if (placement.missing(demand) != 0)
+                return false;
+        }
+    }
+    return true;
+}
+
+} // namespace
+
+// Properties ------------------------------------------------------------------------------------
+
+TEST_CASE("whatever happens in whatever order, what is held is the sum of who holds it") {
+    CHECK(rc::check([] {
+        Guard guard(property_topology(false), property_policy(1));
+        int second = 0;
+        for (const Event& event : *events(9)) {
+            happen(guard, event, at(std::chrono::seconds(++second)));
+            RC_ASSERT(broken_invariant(guard.ledger()) == "");
+        }
+    }));
+}
+
+TEST_CASE("when all are gone, nothing is held") {
+    CHECK(rc::check([] {
+        Guard guard(property_topology(false), property_policy(1));
+        int second = 0;
+        for (const Event& event : *events(9))
+            happen(guard, event, at(std::chrono::seconds(++second)));
+        for (int number = 0; number < 6; ++number)
+            guard.released(id(number), at(1h));
+        guard.expire(at(2h));
+        for (const auto& [name, reservation] : std::map(guard.ledger().reservations()))
+            guard.reserve(name, {});
+        guard.set_page_use({{0, page_2m, 0}, {1, page_2m, 0}});
+        RC_ASSERT(guard.ledger().guests().empty());
+        RC_ASSERT(guard.ledger().holdings() == Holdings{});
+    }));
+}
+
+TEST_CASE("the order in which guests come does not change what is held") {
+    CHECK(rc::check([](const std::vector<int>& keys) {
+        const Topology topology = property_topology(false);
+        std::vector<int> numbers(std::min<std::size_t>(keys.size(), 12));
+        for (std::size_t i = 0; i < numbers.size(); ++i)
+            numbers[i] = static_cast<int>(i);
+        Guard one(topology, property_policy(1));
+        Guard other(topology, property_policy(1));
+        for (Guard* guard : {&one, &other}) {
+            for (const int number : numbers)
+                guard->running(property_guest(number, number * 7), at(1s));
+            guard->reserve("for-1",
+                           {.pieces = {{memory, {0}, false, 3 * gib}}, .guest = "guest-1"});
+            std::ranges::sort(numbers, {}, [&](int number) {
+                return std::pair(keys[static_cast<std::size_t>(number)], number);
+            });
+        }
+        RC_ASSERT(one.ledger().holdings() == other.ledger().holdings());
+    }));
+}
+
+TEST_CASE("no set of admitted guests is more than the host can carry") {
+    CHECK(rc::check([] {
+        const int policy = *rc::gen::inRange(0, 60);
+        Guard guard(property_topology(false), property_policy(policy));
+        int second = 0;
+        for (const Event& event : *rc::gen::resize(40, events(4))) {
+            if (event.kind == 2)
+                continue; // runs unasked
+            happen(guard, event, at(std::chrono::seconds(++second)));
+            RC_ASSERT(all_is_carried(guard));
+        }
+    }));
+}
+
+TEST_CASE("a start that was refused leaves no trace, and asking leaves none either") {
+    CHECK(rc::check([] {
+        Guard guard(property_topology(false), property_policy(1));
+        int second = 0;
+        for (const Event& event : *events(9))
+            happen(guard, event, at(std::chrono::seconds(++second)));
+        guard.expire(at(1h)); // check counts kept places as free
+        const Domain domain = property_guest(7, *rc::gen::inRange(0, 60));
+        const Holdings before = guard.ledger().holdings();
+        const bool fits = guard.check(domain).decision.admitted();
+        RC_ASSERT(guard.ledger().holdings() == before);
+        RC_ASSERT(admit(guard, domain, at(1h)) == fits);
+        if (!fits) {
+            RC_ASSERT(guard.ledger().holdings() == before);
+            RC_ASSERT(guard.ledger().find(identity_of(domain)) == nullptr);
+        }
+    }));
+}
+
+// The ledger ------------------------------------------------------------------------------------
+
+TEST_CASE("a guest put again replaces itself") {
+    Ledger ledger;
+    const Policy policy = bare_policy();
+    const Host host = make_host(equal_nodes(1, 2, 8 * gib), policy);
+    const auto put = [&](const Domain& domain, GuestState state) {
+        ledger.put({.domain = domain,
+                    .scheduler = {},
+                    .state = state,
+                    .demand = make_held_demand(domain, host, policy)});
+        CHECK(broken_invariant(ledger) == "");
+    };
+    put(guest(1, 2 * gib), GuestState::pending);
+    put(guest(1, 3 * gib), GuestState::running);
+    CHECK(ledger.guests().size() == 1);
+    CHECK(ledger.holdings().of(memory) == Classes{{{{0}, false}, {.allocated = 3 * gib}}});
+    ledger.erase("somebody else");
+    ledger.erase(id(1));
+    CHECK(ledger.holdings() == Holdings{});
+    CHECK(ledger.find(id(1)) == nullptr);
+}
+
+TEST_CASE("a guest draws from what was booked for it, by name or UUID, and gives it back") {
+    for (const std::string& booked_for : {std::string("guest-1"), id(1)}) {
+        Guard guard = plain_guard();
+        guard.reserve("r", {.pieces = {{memory, {0, 1}, false, 4 * gib}}, .guest = booked_for});
+        const auto figures = [&] {
+            const Figures host = guard.report().host;
+            return std::array{host.allocated.at(memory) / gib, host.booked.at(memory) / gib};
+        };
+        CHECK(figures() == std::array<std::int64_t, 2>{0, 4});
+        guard.running(guest(2, 20 * gib), at(1s));
+        CHECK(figures() == std::array<std::int64_t, 2>{20, 4});
+        CHECK_FALSE(guard.check(guest(3, 10 * gib)).decision.admitted());
+        CHECK(guard.check(guest(1, 12 * gib)).decision.admitted());
+        CHECK_FALSE(guard.check(guest(1, 13 * gib)).decision.admitted());
+        guard.running(guest(1, 3 * gib), at(2s));
+        CHECK(figures() == std::array<std::int64_t, 2>{23, 1});
+        CHECK(broken_invariant(guard.ledger()) == "");
+        guard.released(id(1), at(3s));
+        CHECK(figures() == std::array<std::int64_t, 2>{20, 4});
+        CHECK(broken_invariant(guard.ledger()) == "");
+    }
+}
+
+TEST_CASE("a domain without a UUID is known by its name") {
+    Guard guard = plain_guard();
+    Domain domain = guest(1);
+    domain.uuid.reset();
+    CHECK(identity_of(domain) == "guest-1");
+    guard.running(domain, at(1s));
+    guard.released("guest-1", at(2s));
+    CHECK(guard.ledger().guests().empty());
+}
