@@ -134,6 +134,14 @@ def take_hugepages(pages):
     return taken
 
 
+def add_account(database, line):
+    """Adds a user or group to the lab's copy of /etc, unless there is one of that name."""
+    path = pathlib.Path("/etc", database)
+    names = {entry.split(":")[0] for entry in path.read_text().splitlines()}
+    if line.split(":")[0] not in names:
+        path.write_text(path.read_text() + line)
+
+
 def print_logs():
     for path in ("/var/log/virtguardd.log", "/var/log/libvirtd.log", "/var/log/libvirtd.out"):
         if os.path.exists(path):
@@ -201,6 +209,11 @@ class Lab:
         pathlib.Path("/etc/libvirt/libvirtd.conf").write_text(LIBVIRTD_CONF)
         pathlib.Path("/etc/libvirt/qemu.conf").write_text(QEMU_CONF)
         pathlib.Path("/etc/hosts").write_text("127.0.0.1 localhost lab\n")
+        # libvirtd looks for its defaults even where qemu.conf says root, and libvirt-daemon-system,
+        # which makes them, is not needed for anything else.
+        for database, line in (("passwd", "libvirt-qemu:x:64055:64055::/:/usr/sbin/nologin\n"),
+                               ("group", "libvirt-qemu:x:64055:\n"), ("group", "kvm:x:64054:\n")):
+            add_account(database, line)
 
     # --- processes
 
@@ -210,7 +223,13 @@ class Lab:
         program = shutil.copy("/usr/sbin/libvirtd", "/run/libvirtd")
         with open("/var/log/libvirtd.out", "ab") as log:
             self._libvirtd = subprocess.Popen([program], stdout=log, stderr=log, env=ENVIRONMENT)
-        wait_until(lambda: self.virsh("version").status == 0, "libvirtd answers", 60)
+        wait_until(self._libvirtd_answers, "libvirtd answers", 60)
+
+    def _libvirtd_answers(self):
+        if self._libvirtd.poll() is not None:
+            print_logs()
+            raise RuntimeError(f"libvirtd ended with {self._libvirtd.returncode}")
+        return self.virsh("version").status == 0
 
     def stop_libvirtd(self, number=signal.SIGTERM):
         self._libvirtd.send_signal(number)
@@ -228,6 +247,7 @@ class Lab:
 
     def _daemon_answers(self):
         if self._daemon.poll() is not None:
+            print_logs()
             raise RuntimeError(f"virtguardd ended with {self._daemon.returncode}")
         return ctl("status", "--json").status == 0
 
