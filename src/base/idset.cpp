@@ -188,6 +188,16 @@ IdSet& IdSet::operator-=(const IdSet& other) {
     return *this;
 }
 
+/// FNV-1a over words, with a final mix so that high bits reach the low ones.
+std::size_t IdSet::hash() const noexcept {
+    std::uint64_t result = 0xcbf29ce484222325;
+    for (const std::uint64_t word : words_) {
+        result = (result ^ word) * 0x100000001b3;
+        result ^= result >> 32;
+    }
+    return result;
+}
+
 void IdSet::trim() noexcept {
     while (!words_.empty() && words_.back() == 0)
         words_.pop_back();

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -59,6 +60,8 @@ class IdSet {
     friend bool operator==(const IdSet&, const IdSet&) = default;
     friend auto operator<=>(const IdSet&, const IdSet&) = default;
 
+    [[nodiscard]] std::size_t hash() const noexcept;
+
   private:
     void trim() noexcept;
 
@@ -66,3 +69,8 @@ class IdSet {
 };
 
 } // namespace virtguard
+
+template <>
+struct std::hash<virtguard::IdSet> {
+    std::size_t operator()(const virtguard::IdSet& set) const noexcept { return set.hash(); }
+};

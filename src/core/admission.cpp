@@ -1,135 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For each resource two questions are asked of Placement. Alone: would the start's pieces fit an
-// empty host at ratio 1? Together: do they fit on top of all that is held? Where the answer is no,
-// the tight places of the pieces that do not fit, joined where they overlap, are the reasons.
-//
-// A pool's ratio n/d enters as weights, so that everything stays in integers: a place of A bytes
-// has room A·n; a pageable byte takes d of it and a whole byte n (memory below ratio 1: both take
-// d; a dedicated CPU takes its place's room, whatever the ratio).
+// For each resource two questions are asked. Alone: would the start's pieces fit an empty host at
+// ratio 1? Together: do they fit on top of all that is held? Where the answer is no, the parts of
+// the pool that are short are the reasons.
 #include "core/admission.hpp"
 
 #include <algorithm>
 #include <tuple>
 
+#include "base/checked.hpp"
 #include "base/text.hpp"
-#include "core/placement.hpp"
+#include "core/occupancy.hpp"
 #include "core/wording.hpp"
 
 namespace virtguard::core {
 
 namespace {
 
-using Pieces = std::vector<const Piece*>;
-
-/// The room of a pool's places; those that pieces name and the pool lacks have none.
-std::map<int, Int128> room_of(const Pool& pool, std::int64_t weight, const Pieces& pieces) {
-    std::map<int, Int128> room;
-    for (const auto& [id, place] : pool.places)
-        if (place.allocatable() > 0)
-            room[id] = static_cast<Int128>(place.allocatable()) * weight;
-    for (const Piece* piece : pieces)
-        for (const int id : piece->places.ids())
-            room.try_emplace(id, 0);
-    return room;
-}
-
-/// A Placement with all that is held in it. What is bound to a single place is a constant there.
-Placement place_held(std::map<int, Int128> room, const Weights& weights, const Classes& held,
-                     std::vector<IdSet> sets) {
-    for (const auto& [piece_class, share] : held) {
-        if (piece_class.places.count() > 1) {
-            sets.push_back(piece_class.places);
-            continue;
-        }
-        const auto place = room.find(piece_class.places.first());
-        if (place != room.end())
-            place->second = std::max<Int128>(0, place->second - static_cast<Int128>(share.sum()) *
-                                                                    weights.of(piece_class.whole));
-    }
-    Placement placement(room, sets);
-    for (const auto& [piece_class, share] : held)
-        if (piece_class.places.count() > 1)
-            placement.add(piece_class.places,
-                          static_cast<Int128>(share.sum()) * weights.of(piece_class.whole));
-    return placement;
-}
-
-std::vector<IdSet> sets_of(const Pieces& pieces) {
-    std::vector<IdSet> sets;
-    for (const Piece* piece : pieces)
-        sets.push_back(piece->places);
-    return sets;
-}
-
-/// Adds the pieces and returns why they do not fit: the tight parts, disjoint; none when they fit.
-std::vector<IdSet> short_parts(Placement& placement, const Weights& weights, const Pieces& pieces) {
-    std::vector<IdSet> parts;
-    for (const Piece* piece : pieces) {
-        const auto demand = placement.add(piece->places, static_cast<Int128>(piece->amount) *
-                                                             weights.of(piece->whole));
-        if (placement.missing(demand) == 0)
-            continue;
-        IdSet part = placement.tight_places(demand);
-        std::erase_if(parts, [&](const IdSet& other) {
-            const bool joined = other.intersects(part);
-            if (joined)
-                part |= other;
-            return joined;
-        });
-        parts.push_back(std::move(part));
-    }
-    std::ranges::sort(parts, {}, &IdSet::first);
-    return parts;
-}
-
-Shortage shortage_in(const Host& host, const Resource& resource, const Pool& pool,
-                     const IdSet& places, const Pieces& pieces, const Classes& held) {
-    const PartFigures figures = figures_of(host, resource, places, held);
+Shortage shortage_in(const Resource& resource, const Pool& pool, const Occupancy& occupancy,
+                     const IdSet& places, const PartState& state, std::span<const Load> loads) {
     const Weights weights = weights_of(resource, pool.ratio);
     Int128 needed = 0;
     Shortage shortage{.resource = resource, .places = places};
-    for (const Piece* piece : pieces)
-        if (piece->places.is_subset_of(places)) {
-            shortage.requested += piece->amount;
-            needed += static_cast<Int128>(piece->amount) * weights.of(piece->whole);
+    for (const Load& load : loads)
+        if (occupancy.is_bound_to(places, *load.places)) {
+            shortage.requested += load.amount;
+            needed += static_cast<Int128>(load.amount) * weights.of(load.whole);
         }
     shortage.is_all = true;
     for (const auto& [id, place] : pool.places)
         if (place.allocatable() > 0 && !places.contains(id))
             shortage.is_all = false;
     // The part of the request, its kinds in proportion, that would still fit.
-    shortage.free = saturate(multiply_divide(figures.slack, shortage.requested, needed));
-    shortage.effective = figures.effective;
-    shortage.allocatable = figures.allocatable;
+    shortage.free = saturate(multiply_divide(state.slack, shortage.requested, needed));
+    shortage.effective = state.effective;
+    shortage.allocatable = state.allocatable;
     return shortage;
 }
 
-/// Why the pieces of one resource do not fit.
-void check_pool(const Host& host, const Resource& resource, const Pieces& pieces,
-                const Classes& held, std::vector<Reason>& reasons) {
+/// Why the loads on one pool do not fit.
+void check_pool(const Host& host, const Resource& resource, Occupancy& occupancy,
+                std::span<const Load> loads, std::vector<Reason>& reasons) {
     const Pool& pool = *host.pool(resource);
-    const Weights weights = weights_of(resource, pool.ratio);
-
-    Placement empty(room_of(pool, 1, pieces), sets_of(pieces));
-    const std::vector<IdSet> alone = short_parts(empty, Weights{}, pieces);
-    Placement full =
-        place_held(room_of(pool, weights.room, pieces), weights, held, sets_of(pieces));
-    std::vector<IdSet> together = short_parts(full, weights, pieces);
-    // A part that is too small even when empty needs no second reason.
-    std::erase_if(together, [&](const IdSet& part) {
-        return std::ranges::any_of(alone,
-                                   [&](const IdSet& other) { return other.intersects(part); });
-    });
-
-    for (const IdSet& part : alone) {
-        Shortage shortage = shortage_in(host, resource, pool, part, pieces, held);
+    const std::vector<IdSet> alone = occupancy.short_parts_alone(loads);
+    for (const IdSet& places : alone) {
+        Shortage shortage =
+            shortage_in(resource, pool, occupancy, places, occupancy.state_of(places), loads);
         shortage.alone = true;
         reasons.push_back(shortage_reason(host, shortage));
     }
-    for (const IdSet& part : together)
-        reasons.push_back(
-            shortage_reason(host, shortage_in(host, resource, pool, part, pieces, held)));
+    for (const ShortPart& part : occupancy.short_parts(loads)) {
+        // A part that is too small even when empty needs no second reason.
+        const bool is_known = std::ranges::any_of(
+            alone, [&](const IdSet& other) { return other.intersects(part.places); });
+        if (!is_known)
+            reasons.push_back(shortage_reason(
+                host, shortage_in(resource, pool, occupancy, part.places, part.state, loads)));
+    }
 }
 
 Reason foreign_scheduler(const std::string& scheduler, const SchedulerPolicy& policy) {
@@ -167,8 +94,8 @@ Ownership ownership_of(const Domain& domain, const SchedulerPolicy& policy) {
     return owner;
 }
 
-Decision decide(const Domain& domain, const Demand& demand, const Holdings& others,
-                const Host& host, const Policy& policy) {
+Decision decide(const Domain& domain, const Demand& demand, Holdings& others, const Host& host,
+                const Policy& policy) {
     Decision decision;
     std::vector<Reason>& reasons = decision.reasons;
     const Ownership owner = ownership_of(domain, policy.scheduler);
@@ -176,12 +103,16 @@ Decision decide(const Domain& domain, const Demand& demand, const Holdings& othe
         reasons.push_back(foreign_scheduler(owner.scheduler, policy.scheduler));
     reasons.insert(reasons.end(), demand.impossible.begin(), demand.impossible.end());
 
-    std::map<Resource, Pieces> pieces;
-    for (const Piece& piece : demand.pieces)
-        if (!piece.places.empty())
-            pieces[piece.resource].push_back(&piece);
-    for (const auto& [resource, of_resource] : pieces)
-        check_pool(host, resource, of_resource, others.of(resource), reasons);
+    std::vector<Load> loads;
+    for (std::size_t i = 0; i < demand.pieces.size();) {
+        const Resource& resource = demand.pieces[i].resource;
+        loads.clear();
+        for (; i < demand.pieces.size() && demand.pieces[i].resource == resource; ++i)
+            if (const Piece& piece = demand.pieces[i]; !piece.places.empty())
+                loads.push_back({&piece.places, piece.whole, piece.amount});
+        if (Occupancy* occupancy = others.occupancy(resource); occupancy && !loads.empty())
+            check_pool(host, resource, *occupancy, loads, reasons);
+    }
 
     for (Reason& reason : reasons)
         reason.mode = mode_for(reason, owner, policy);
@@ -199,89 +130,6 @@ Decision refuse_invalid(const Error& error, const Policy& policy) {
                                     .mode = policy.mode,
                                     .text = fmt::format("invalid domain: {}", error.what)});
     return decision;
-}
-
-Weights weights_of(const Resource& resource, const Ratio& ratio) {
-    const bool whole_is_stretched = resource == Resource::memory() && ratio.is_below_one();
-    return {.room = ratio.numerator(),
-            .pageable = ratio.denominator(),
-            .whole = whole_is_stretched ? ratio.denominator() : ratio.numerator()};
-}
-
-namespace {
-
-IdSet places_with_room(const Pool& pool) {
-    IdSet result;
-    for (const auto& [id, place] : pool.places)
-        if (place.allocatable() > 0)
-            result.insert(id);
-    return result;
-}
-
-/// Whether what may lie on the places can lie nowhere but in the part. A place without room (a node
-/// with no pages of this size) is no way out.
-bool is_bound_to(const IdSet& part, const IdSet& places, const IdSet& with_room) {
-    if (places.is_subset_of(part))
-        return true;
-    const IdSet usable = places & with_room;
-    return !usable.empty() && usable.is_subset_of(part);
-}
-
-} // namespace
-
-PartFigures figures_of(const Host& host, const Resource& resource, const IdSet& places,
-                       const Classes& held) {
-    PartFigures figures;
-    const Pool* pool = host.pool(resource);
-    const Weights weights = weights_of(resource, pool == nullptr ? Ratio{} : pool->ratio);
-    Int128 capacity = 0;
-    Int128 reserved = 0;
-    for (int id = places.first(); pool != nullptr && id >= 0; id = places.next(id))
-        if (const auto place = pool->places.find(id); place != pool->places.end()) {
-            capacity += place->second.capacity;
-            reserved += place->second.reserved;
-        }
-    const Int128 allocatable = capacity - reserved;
-    figures.slack = allocatable * weights.room;
-    Int128 whole = 0;
-    const IdSet with_room = pool == nullptr ? IdSet{} : places_with_room(*pool);
-    IdSet dedicated = host.cpus_are_split ? host.dedicated_cpus & places : IdSet{};
-    for (const auto& [piece_class, share] : held) {
-        if (!is_bound_to(places, piece_class.places, with_room))
-            continue;
-        figures.held.allocated += share.allocated;
-        figures.held.pending += share.pending;
-        figures.held.booked += share.booked;
-        figures.held.foreign += share.foreign;
-        figures.slack -= static_cast<Int128>(share.sum()) * weights.of(piece_class.whole);
-        if (piece_class.whole)
-            whole += share.sum();
-        if (piece_class.whole && resource == Resource::cpu())
-            dedicated |= piece_class.places;
-    }
-    if (resource == Resource::cpu())
-        whole = dedicated.count();
-    if (weights.whole == weights.pageable) // below ratio 1 memory of either kind weighs the same
-        whole = 0;
-    figures.capacity = saturate(capacity);
-    figures.reserved = saturate(reserved);
-    figures.allocatable = saturate(allocatable);
-    figures.effective =
-        saturate(floor_divide((allocatable - whole) * weights.room, weights.pageable) + whole);
-    figures.free = saturate(static_cast<Int128>(figures.effective) - figures.held.sum());
-    return figures;
-}
-
-std::int64_t most_for(const Host& host, const Resource& resource, const IdSet& places,
-                      const Classes& held) {
-    const Pool* pool = host.pool(resource);
-    if (pool == nullptr)
-        return 0;
-    const Weights weights = weights_of(resource, pool->ratio);
-    const Placement placement =
-        place_held(room_of(*pool, weights.room, {}), weights, held, {places});
-    const Int128 most = placement.carriable(places);
-    return saturate(floor_divide(most, weights.pageable));
 }
 
 } // namespace virtguard::core

@@ -8,19 +8,18 @@ namespace virtguard::core {
 
 Guard::Guard(Topology topology, Policy policy)
     : topology_(std::move(topology)), policy_(std::move(policy)),
-      host_(make_host(topology_, policy_)) {}
+      host_(make_host(topology_, policy_)), ledger_(host_) {}
 
-Answer Guard::answer(const Domain& domain, bool with_returning) const {
+Answer Guard::answer(const Domain& domain, bool with_returning) {
     Answer answer;
     answer.demand = make_demand(domain, host_, policy_);
     answer.scheduler = ownership_of(domain, policy_.scheduler).scheduler;
-    answer.decision =
-        decide(domain, answer.demand, ledger_.held_by_others(domain, answer.demand, with_returning),
-               host_, policy_);
+    const Ledger::Others others(ledger_, domain, answer.demand, with_returning);
+    answer.decision = decide(domain, answer.demand, ledger_.holdings(), host_, policy_);
     return answer;
 }
 
-Answer Guard::check(const Domain& domain) const {
+Answer Guard::check(const Domain& domain) {
     return answer(domain, /*with_returning=*/false);
 }
 
@@ -44,22 +43,19 @@ bool Guard::returns_in_time(const Domain& domain, const Demand& demand, Instant 
 }
 
 void Guard::expire(Instant now) {
-    std::vector<std::string> ended;
-    for (const auto& [identity, guest] : ledger_.guests())
-        if (guest.state == GuestState::returning &&
-            guest.changed + policy_.claim.return_hold <= now)
-            ended.push_back(identity);
-    for (const std::string& identity : ended)
-        forget(identity, ledger_.find(identity)->changed);
+    const std::set<std::string> returning = ledger_.returning();
+    for (const std::string& identity : returning)
+        if (const Instant left = ledger_.find(identity)->changed;
+            left + policy_.claim.return_hold <= now)
+            forget(identity, left);
 }
 
 std::optional<Instant> Guard::next_return_end() const {
     std::optional<Instant> next;
-    for (const auto& [identity, guest] : ledger_.guests())
-        if (guest.state == GuestState::returning) {
-            const Instant end = guest.changed + policy_.claim.return_hold;
-            next = next ? std::min(*next, end) : end;
-        }
+    for (const std::string& identity : ledger_.returning()) {
+        const Instant end = ledger_.find(identity)->changed + policy_.claim.return_hold;
+        next = next ? std::min(*next, end) : end;
+    }
     return next;
 }
 

@@ -49,7 +49,7 @@ class Guard {
 
     /// What a start would be answered now, with places that are kept for returning guests counted
     /// as free. Changes nothing.
-    [[nodiscard]] Answer check(const Domain& domain) const;
+    [[nodiscard]] Answer check(const Domain& domain);
 
     /// Decides a start and, when it is admitted, holds its place: one step, so that of starts that
     /// race for one place exactly one gets it. `when` is the exec of the hook that asks. A second
@@ -103,7 +103,7 @@ class Guard {
     [[nodiscard]] bool is_older(const std::string& identity, Instant when) const;
     [[nodiscard]] bool returns_in_time(const Domain& domain, const Demand& demand,
                                        Instant when) const;
-    [[nodiscard]] Answer answer(const Domain& domain, bool with_returning) const;
+    [[nodiscard]] Answer answer(const Domain& domain, bool with_returning);
     void forget(const std::string& identity, Instant when);
     void record(const Domain& domain, GuestState state, Instant when);
 

@@ -23,6 +23,11 @@ void draw(std::vector<Piece>& booked, std::vector<Piece> wanted) {
         }
 }
 
+bool is_for(const Reservation& reservation, const Domain& domain) {
+    return reservation.guest && (*reservation.guest == domain.name ||
+                                 (domain.uuid && *reservation.guest == domain.uuid->text()));
+}
+
 /// What a guest is counted as: a place that is kept counts as a start in flight.
 std::int64_t Share::*column_of(GuestState state) {
     return state == GuestState::running ? &Share::allocated : &Share::pending;
@@ -30,18 +35,34 @@ std::int64_t Share::*column_of(GuestState state) {
 
 } // namespace
 
+Holdings::Holdings(const Host& host) {
+    for (const auto& [resource, pool] : host.pools)
+        occupancies_.emplace(resource, Occupancy(host, resource));
+}
+
+Occupancy* Holdings::occupancy(const Resource& resource) {
+    const auto found = occupancies_.find(resource);
+    return found == occupancies_.end() ? nullptr : &found->second;
+}
+
+const Occupancy* Holdings::occupancy(const Resource& resource) const {
+    const auto found = occupancies_.find(resource);
+    return found == occupancies_.end() ? nullptr : &found->second;
+}
+
 void Holdings::add(const std::vector<Piece>& pieces, std::int64_t Share::*column, int sign) {
     for (const Piece& piece : pieces) {
         if (piece.amount == 0)
             continue;
         Classes& classes = classes_[piece.resource];
         const auto at = classes.try_emplace({piece.places, piece.whole}).first;
-        at->second.*column = saturate(static_cast<Int128>(at->second.*column) +
-                                      static_cast<Int128>(sign) * piece.amount);
+        at->second.*column += sign * piece.amount;
         if (at->second == Share{})
             classes.erase(at);
         if (classes.empty())
             classes_.erase(piece.resource);
+        if (Occupancy* pool = occupancy(piece.resource))
+            pool->hold(piece.places, piece.whole, sign * piece.amount);
     }
 }
 
@@ -95,29 +116,35 @@ void Ledger::account(const Guest& guest, int sign) {
 }
 
 void Ledger::put(Guest guest) {
-    book_all(-1);
     Guest& kept = guests_[identity_of(guest.domain)];
     account(kept, -1);
     kept = std::move(guest);
     account(kept, 1);
-    book_all(1);
+    if (kept.state == GuestState::returning)
+        returning_.insert(identity_of(kept.domain));
+    else
+        returning_.erase(identity_of(kept.domain));
+    rebook(kept.domain);
 }
 
 void Ledger::erase(const std::string& identity) {
     const auto found = guests_.find(identity);
     if (found == guests_.end())
         return;
-    book_all(-1);
     account(found->second, -1);
+    returning_.erase(identity);
+    const Guest gone = std::move(found->second);
     guests_.erase(found);
-    book_all(1);
+    rebook(gone.domain);
 }
 
 void Ledger::reserve(const std::string& name, Reservation reservation) {
-    book_all(-1);
     merge_pieces(reservation.pieces);
+    std::vector<Piece>& booked = booked_[name];
+    holdings_.add(booked, &Share::booked, -1);
+    booked = unclaimed(reservation);
+    holdings_.add(booked, &Share::booked, 1);
     reservations_[name] = std::move(reservation);
-    book_all(1);
 }
 
 void Ledger::set_foreign(std::vector<Piece> pieces) {
@@ -127,51 +154,72 @@ void Ledger::set_foreign(std::vector<Piece> pieces) {
 }
 
 void Ledger::recompute(const Host& host, const Policy& policy) {
-    book_all(-1);
+    holdings_ = Holdings(host);
     for (auto& [identity, guest] : guests_) {
-        account(guest, -1);
         guest.demand = make_held_demand(guest.domain, host, policy);
         account(guest, 1);
     }
-    book_all(1);
+    holdings_.add(foreign_, &Share::foreign, 1);
+    for (auto& [name, booked] : booked_) {
+        booked = unclaimed(reservations_.at(name));
+        holdings_.add(booked, &Share::booked, 1);
+    }
 }
 
-/// What a reservation still holds when its guest (or the newcomer in that guest's place) has taken
-/// from it.
-std::vector<Piece> Ledger::unclaimed(const Reservation& reservation, const Guest* newcomer) const {
+/// What a reservation still holds when its guest has taken from it.
+std::vector<Piece> Ledger::unclaimed(const Reservation& reservation) const {
     std::vector<Piece> left = reservation.pieces;
-    const auto is_for = [&](const Guest& guest) {
-        return reservation.guest &&
-               (*reservation.guest == guest.domain.name ||
-                (guest.domain.uuid && *reservation.guest == guest.domain.uuid->text()));
-    };
-    for (const auto& [identity, guest] : guests_)
-        if (is_for(guest) && (newcomer == nullptr || identity != identity_of(newcomer->domain)))
-            draw(left, guest.demand.pieces);
-    if (newcomer != nullptr && is_for(*newcomer))
-        draw(left, newcomer->demand.pieces);
+    if (reservation.guest)
+        for (const auto& [identity, guest] : guests_)
+            if (is_for(reservation, guest.domain))
+                draw(left, guest.demand.pieces);
     return left;
 }
 
-void Ledger::book_all(int sign) {
-    for (const auto& [name, reservation] : reservations_)
-        holdings_.add(unclaimed(reservation, nullptr), &Share::booked, sign);
+/// A guest came, changed or went: what is reserved for it changes too.
+void Ledger::rebook(const Domain& domain) {
+    for (const auto& [name, reservation] : reservations_) {
+        if (!is_for(reservation, domain))
+            continue;
+        std::vector<Piece>& booked = booked_[name];
+        holdings_.add(booked, &Share::booked, -1);
+        booked = unclaimed(reservation);
+        holdings_.add(booked, &Share::booked, 1);
+    }
 }
 
-Holdings Ledger::held_by_others(const Domain& domain, const Demand& demand,
-                                bool with_returning) const {
-    Holdings held = holdings_;
-    const std::string newcomer_identity = identity_of(domain);
-    for (const auto& [identity, guest] : guests_)
-        if (identity == newcomer_identity ||
-            (!with_returning && guest.state == GuestState::returning))
-            held.add(guest.demand.pieces, column_of(guest.state), -1);
-    const Guest newcomer{.domain = domain, .scheduler = {}, .demand = demand};
-    for (const auto& [name, reservation] : reservations_) {
-        held.add(unclaimed(reservation, nullptr), &Share::booked, -1);
-        held.add(unclaimed(reservation, &newcomer), &Share::booked, 1);
+Ledger::Others::Others(Ledger& ledger, const Domain& domain, const Demand& demand,
+                       bool with_returning)
+    : ledger_(ledger) {
+    const std::string own = identity_of(domain);
+    take_away(own);
+    if (!with_returning)
+        for (const std::string& identity : ledger.returning_)
+            if (identity != own)
+                take_away(identity);
+    for (const auto& [name, reservation] : ledger.reservations_) {
+        if (!is_for(reservation, domain))
+            continue;
+        std::vector<Piece> left = reservation.pieces;
+        for (const auto& [identity, guest] : ledger.guests_)
+            if (identity != own && is_for(reservation, guest.domain))
+                draw(left, guest.demand.pieces);
+        draw(left, demand.pieces);
+        changes_.push_back({ledger.booked_.at(name), &Share::booked, -1});
+        changes_.push_back({std::move(left), &Share::booked, 1});
     }
-    return held;
+    for (const Change& change : changes_)
+        ledger.holdings_.add(change.pieces, change.column, change.sign);
+}
+
+Ledger::Others::~Others() {
+    for (auto change = changes_.rbegin(); change != changes_.rend(); ++change)
+        ledger_.holdings_.add(change->pieces, change->column, -change->sign);
+}
+
+void Ledger::Others::take_away(const std::string& identity) {
+    if (const Guest* guest = ledger_.find(identity))
+        changes_.push_back({guest->demand.pieces, column_of(guest->state), -1});
 }
 
 } // namespace virtguard::core

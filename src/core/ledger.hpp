@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "base/instant.hpp"
 #include "core/demand.hpp"
 #include "core/domain.hpp"
+#include "core/occupancy.hpp"
 #include "core/resource.hpp"
 
 namespace virtguard::core {
@@ -42,16 +44,25 @@ using Classes = std::map<PieceClass, Share>;
 
 class Holdings {
   public:
+    explicit Holdings(const Host& host);
+
     /// Adds (or with sign -1 takes away) pieces to one column of their classes.
     void add(const std::vector<Piece>& pieces, std::int64_t Share::*column, int sign = 1);
 
     [[nodiscard]] const std::map<Resource, Classes>& by_resource() const { return classes_; }
     [[nodiscard]] const Classes& of(const Resource& resource) const;
+    /// The same as a flow; nothing where the host has no such pool.
+    [[nodiscard]] Occupancy* occupancy(const Resource& resource);
+    [[nodiscard]] const Occupancy* occupancy(const Resource& resource) const;
 
-    friend bool operator==(const Holdings&, const Holdings&) = default;
+    /// The same is held.
+    friend bool operator==(const Holdings& a, const Holdings& b) {
+        return a.classes_ == b.classes_;
+    }
 
   private:
     std::map<Resource, Classes> classes_;
+    std::map<Resource, Occupancy> occupancies_; ///< one per pool of the host
 };
 
 /// What tells one domain from another: its UUID, else its name.
@@ -87,9 +98,14 @@ struct Reservation {
 /// of what is foreign.
 class Ledger {
   public:
+    explicit Ledger(const Host& host) : holdings_(host) {}
+
     [[nodiscard]] const std::map<std::string, Guest>& guests() const { return guests_; }
     [[nodiscard]] const Guest* find(const std::string& identity) const;
     [[nodiscard]] const Holdings& holdings() const { return holdings_; }
+    [[nodiscard]] Holdings& holdings() { return holdings_; }
+    /// Those that stopped a moment ago.
+    [[nodiscard]] const std::set<std::string>& returning() const { return returning_; }
     [[nodiscard]] const std::map<std::string, Reservation>& reservations() const {
         return reservations_;
     }
@@ -105,21 +121,38 @@ class Ledger {
     /// Works all demands out anew, after the host or the policy has changed.
     void recompute(const Host& host, const Policy& policy);
 
-    /// What others would hold if this guest started: without what it holds itself now, and without
-    /// what it would take from reservations made for it; on request also without the places kept
-    /// for returning guests.
-    [[nodiscard]] Holdings held_by_others(const Domain& domain, const Demand& demand,
-                                          bool with_returning) const;
+    /// While it lives, holdings() is what others would hold if a guest started: without what it
+    /// holds itself, and without what it would take from reservations made for it; on request also
+    /// without the places kept for returning guests.
+    class Others {
+      public:
+        Others(Ledger& ledger, const Domain& domain, const Demand& demand, bool with_returning);
+        Others(const Others&) = delete;
+        Others& operator=(const Others&) = delete;
+        ~Others();
+
+      private:
+        struct Change {
+            std::vector<Piece> pieces;
+            std::int64_t Share::*column;
+            int sign;
+        };
+        void take_away(const std::string& identity);
+
+        Ledger& ledger_;
+        std::vector<Change> changes_;
+    };
 
   private:
     void account(const Guest& guest, int sign);
-    [[nodiscard]] std::vector<Piece> unclaimed(const Reservation& reservation,
-                                               const Guest* newcomer) const;
-    void book_all(int sign);
+    [[nodiscard]] std::vector<Piece> unclaimed(const Reservation& reservation) const;
+    void rebook(const Domain& domain);
 
     std::map<std::string, Guest> guests_;
     std::map<std::string, Reservation> reservations_;
+    std::map<std::string, std::vector<Piece>> booked_; ///< what each reservation has left
     std::vector<Piece> foreign_;
+    std::set<std::string> returning_;
     Holdings holdings_;
 };
 

@@ -3,14 +3,51 @@
 
 #include <algorithm>
 
+#include "base/checked.hpp"
+#include "core/occupancy.hpp"
+
 namespace virtguard::core {
 
 namespace {
 
+/// The amounts of a part of a pool.
+struct PartFigures {
+    Place place;
+    std::int64_t effective = 0;
+    Share held; ///< what can lie nowhere else
+    std::int64_t free = 0;
+};
+
+PartFigures figures_of(const Host& host, const Resource& resource, const IdSet& places,
+                       const Holdings& holdings) {
+    PartFigures figures;
+    Int128 capacity = 0;
+    Int128 reserved = 0;
+    if (const Pool* pool = host.pool(resource))
+        for (const auto& [id, place] : pool->places)
+            if (places.contains(id)) {
+                capacity += place.capacity;
+                reserved += place.reserved;
+            }
+    figures.place = {.capacity = saturate(capacity), .reserved = saturate(reserved)};
+    const Occupancy* occupancy = holdings.occupancy(resource);
+    for (const auto& [piece_class, share] : holdings.of(resource))
+        if (occupancy == nullptr || occupancy->is_bound_to(places, piece_class.places)) {
+            figures.held.allocated += share.allocated;
+            figures.held.pending += share.pending;
+            figures.held.booked += share.booked;
+            figures.held.foreign += share.foreign;
+        }
+    if (occupancy != nullptr)
+        figures.effective = occupancy->state_of(places).effective;
+    figures.free = figures.effective - figures.held.sum();
+    return figures;
+}
+
 void fill(Figures& figures, const Resource& resource, const PartFigures& part) {
-    figures.capacity[resource] = part.capacity;
-    figures.reserved[resource] = part.reserved;
-    figures.allocatable[resource] = part.allocatable;
+    figures.capacity[resource] = part.place.capacity;
+    figures.reserved[resource] = part.place.reserved;
+    figures.allocatable[resource] = part.place.allocatable();
     figures.effective[resource] = part.effective;
     figures.allocated[resource] = part.held.allocated;
     figures.pending[resource] = part.held.pending;
@@ -48,11 +85,12 @@ NodeReport report_node(const Host& host, int node, const std::vector<Resource>& 
         const IdSet places = host.places_of(resource, node);
         if (pool == nullptr || !places.intersects(pool->all()))
             continue;
-        PartFigures part = figures_of(host, resource, places, held.of(resource));
-        const bool is_cpu = resource == Resource::cpu();
-        if (part.free >= 0)
-            part.free = most_for(host, resource, is_cpu ? places & host.shared_cpus : places,
-                                 held.of(resource));
+        PartFigures part = figures_of(host, resource, places, held);
+        if (part.free >= 0) {
+            const bool is_cpu = resource == Resource::cpu();
+            const IdSet bound = is_cpu ? places & host.shared_cpus : places;
+            part.free = bound.empty() ? 0 : held.occupancy(resource)->most_for(bound);
+        }
         fill(report.figures, resource, part);
     }
     return report;
@@ -66,7 +104,7 @@ Report make_report(const Host& host, const Holdings& held) {
     for (const Resource& resource : resources) {
         const Classes& classes = held.of(resource);
         const IdSet places = everywhere(host, resource, classes);
-        fill(report.host, resource, figures_of(host, resource, places, classes));
+        fill(report.host, resource, figures_of(host, resource, places, held));
         if (const Pool* pool = host.pool(resource))
             report.overcommit[resource] = pool->ratio;
     }

@@ -48,11 +48,11 @@ Domain vfio(std::string name, std::int64_t size) {
     return domain;
 }
 
-std::int64_t host_free(const Guard& guard, const Resource& resource) {
+std::int64_t host_free(Guard& guard, const Resource& resource) {
     return guard.report().host.free.at(resource);
 }
 
-std::int64_t node_free(const Guard& guard, std::size_t node, const Resource& resource) {
+std::int64_t node_free(Guard& guard, std::size_t node, const Resource& resource) {
     return guard.report().nodes.at(node).figures.free.at(resource);
 }
 
@@ -285,7 +285,7 @@ TEST_CASE("no guest overcommits against itself") {
     Policy policy = bare_policy();
     set_ratio(policy, cpu, "4");
     set_ratio(policy, memory, "4");
-    const Guard guard(topology, policy);
+    Guard guard(topology, policy);
     const Answer answer = guard.check(row.domain);
     CHECK(line_of(row.domain, answer) == "virtguard: refused a: " + row.expected);
     REQUIRE(answer.decision.reasons.size() == 1);
@@ -348,7 +348,7 @@ TEST_CASE("B9: at 1.5, two CPUs with two vCPUs bound to them take one more and n
 TEST_CASE("C5, C7: a page size is there or it is not") {
     Topology topology = equal_nodes(1, 2, 2 * gib);
     add_pages(topology, 0, page_2m, 512);
-    const Guard guard(topology, bare_policy());
+    Guard guard(topology, bare_policy());
     CHECK(guard.check(with_memory("a", {ram(gib, PagesOf{page_2m})})).decision.admitted());
     const Domain b = with_memory("b", {ram(gib, PagesOf{4 * mib})});
     CHECK(line_of(b, guard.check(b)) ==
@@ -387,7 +387,7 @@ TEST_CASE("D, E, K: the PUs that the XML names are checked, none are chosen") {
 }
 
 TEST_CASE("D1: four PUs of three do not exist") {
-    const Guard guard(equal_nodes(1, 3, gib), bare_policy());
+    Guard guard(equal_nodes(1, 3, gib), bare_policy());
     const Domain domain = pinned("D1", IdSet::range(0, 3));
     CHECK(line_of(domain, guard.check(domain)) ==
           "virtguard: refused D1: cpu: 1 vCPU pinned to PU 3, which guests may not use: "
@@ -576,7 +576,7 @@ TEST_CASE("modes are looked up for each reason: scheduler, resource, host") {
     if (row.cpu)
         policy.resource_mode[cpu] = *row.cpu;
     policy.scheduler.accept["cortex"] = {.match = "cortex*", .mode = row.scheduler};
-    const Guard guard(equal_nodes(1, 2, gib), policy);
+    Guard guard(equal_nodes(1, 2, gib), policy);
     Domain domain = both("a", {floating(3)}, {ram(2 * gib)});
     domain.scheduler = "cortex-7";
     const Decision decision = guard.check(domain).decision;
@@ -591,7 +591,7 @@ TEST_CASE("modes are looked up for each reason: scheduler, resource, host") {
 TEST_CASE("the line names only what refuses") {
     Policy policy = bare_policy();
     policy.resource_mode[cpu] = Mode::observe;
-    const Guard guard(equal_nodes(1, 2, gib), policy);
+    Guard guard(equal_nodes(1, 2, gib), policy);
     const Domain domain = both("a", {floating(3)}, {ram(2 * gib)});
     CHECK(line_of(domain, guard.check(domain)) ==
           "virtguard: refused a: memory: needs 2 GiB, more than the 1 GiB that one guest can have");
@@ -633,7 +633,7 @@ TEST_CASE("a domain belongs to the scheduler it names, and the host serves whom 
     CAPTURE(row.name);
     Policy policy = bare_policy();
     row.change(policy.scheduler);
-    const Guard guard(equal_nodes(1, 2, gib), policy);
+    Guard guard(equal_nodes(1, 2, gib), policy);
     Domain domain = with_vcpus("a", {floating(1)});
     domain.scheduler = row.scheduler;
     const Answer answer = guard.check(domain);

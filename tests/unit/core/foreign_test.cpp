@@ -58,7 +58,7 @@ class Pages {
     }
 
     Host host_;
-    Holdings held_;
+    Holdings held_{host_};
     ForeignPages pages_;
 };
 
@@ -163,6 +163,6 @@ TEST_CASE("the sum of what is foreign is exact whenever no start is in flight") 
 TEST_CASE("sizes that the host has no pool of are left out") {
     ForeignPages pages;
     const Host host = make_host(equal_nodes(1, 1, gib), bare_policy());
-    CHECK(pages.update(host, {}, {{0, page_2m, 8 * page_2m}}).empty());
-    CHECK(pages.update(host, {}, {}).empty());
+    CHECK(pages.update(host, Holdings(host), {{0, page_2m, 8 * page_2m}}).empty());
+    CHECK(pages.update(host, Holdings(host), {}).empty());
 }

@@ -147,7 +147,7 @@ TEST_CASE("a claim that no look confirms ends with its lease") {
     CHECK(states(guard) == "guest-1 pending 10");
     guard.reconcile({.began = at(10s) + lease});
     CHECK(states(guard) == "");
-    CHECK(guard.ledger().holdings() == Holdings{});
+    CHECK(guard.ledger().holdings().by_resource().empty());
 }
 
 TEST_CASE("what comes late does not bring back a guest that left") {

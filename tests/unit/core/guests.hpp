@@ -44,7 +44,7 @@ inline bool admit(Guard& guard, const Domain& domain, Instant when) {
 
 /// What is wrong with a ledger; "" when all that must hold does.
 inline std::string broken_invariant(const Ledger& ledger) {
-    Holdings sum;
+    Holdings sum{Host{}};
     for (const auto& [identity, entry] : ledger.guests()) {
         if (identity != identity_of(entry.domain))
             return "a guest is filed under another's identity";

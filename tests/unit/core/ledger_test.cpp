@@ -11,7 +11,7 @@
 #include <rapidcheck.h>
 
 #include "core/guard.hpp"
-#include "core/placement.hpp"
+#include "model/placement.hpp"
 #include "guests.hpp"
 
 using namespace virtguard;
@@ -117,7 +117,7 @@ bool all_is_carried(const Guard& guard) {
         std::vector<IdSet> sets;
         for (const auto& [piece_class, share] : classes)
             sets.push_back(piece_class.places);
-        Placement placement(room, sets);
+        model::Placement placement(room, sets);
         for (const auto& [piece_class, share] : classes) {
             const auto demand = placement.add(piece_class.places,
                                               Int128{share.sum()} * weights.of(piece_class.whole));
@@ -156,7 +156,7 @@ TEST_CASE("when all are gone, nothing is held") {
             guard.reserve(name, {});
         guard.set_page_use({{0, page_2m, 0}, {1, page_2m, 0}});
         RC_ASSERT(guard.ledger().guests().empty());
-        RC_ASSERT(guard.ledger().holdings() == Holdings{});
+        RC_ASSERT(guard.ledger().holdings().by_resource().empty());
     }));
 }
 
@@ -217,7 +217,7 @@ TEST_CASE("a start that was refused leaves no trace, and asking leaves none eith
 // The ledger ------------------------------------------------------------------------------------
 
 TEST_CASE("a guest put again replaces itself") {
-    Ledger ledger;
+    Ledger ledger{Host{}};
     const Policy policy = bare_policy();
     const Host host = make_host(equal_nodes(1, 2, 8 * gib), policy);
     const auto put = [&](const Domain& domain, GuestState state) {
@@ -233,7 +233,7 @@ TEST_CASE("a guest put again replaces itself") {
     CHECK(ledger.holdings().of(memory) == Classes{{{{0}, false}, {.allocated = 3 * gib}}});
     ledger.erase("somebody else");
     ledger.erase(id(1));
-    CHECK(ledger.holdings() == Holdings{});
+    CHECK(ledger.holdings().by_resource().empty());
     CHECK(ledger.find(id(1)) == nullptr);
 }
 

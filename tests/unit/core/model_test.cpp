@@ -222,7 +222,7 @@ class Trial {
   public:
     explicit Trial(std::uint64_t seed)
         : dice_(seed), topology_(random_topology(dice_)), policy_(random_policy(dice_, topology_)),
-          host_(make_host(topology_, policy_)) {}
+          host_(make_host(topology_, policy_)), ledger_(host_) {}
 
     /// Compares some decisions and then what is free; counts what was decided.
     void run(Tally& tally) {

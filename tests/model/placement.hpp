@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Divides demands over places, exactly.
+// Divides demands over places, exactly and from scratch: the check on core's Occupancy where hosts
+// are too large for brute force.
 //
 // A demand is an amount that may be divided at will over the places of its set; a place takes only
 // so much. That is a transport problem: a flow from demands through their sets to places. It is
@@ -25,7 +26,7 @@
 #include "base/checked.hpp"
 #include "base/idset.hpp"
 
-namespace virtguard::core {
+namespace virtguard::model {
 
 class Placement {
   public:
@@ -77,4 +78,4 @@ class Placement {
     std::vector<Demand> demands_;
 };
 
-} // namespace virtguard::core
+} // namespace virtguard::model

@@ -11,10 +11,10 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/placement.hpp"
+#include "model/placement.hpp"
 
 using namespace virtguard;
-using namespace virtguard::core;
+using namespace virtguard::model;
 
 namespace {
 

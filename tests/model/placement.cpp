@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/placement.hpp"
+#include "model/placement.hpp"
 
 #include <algorithm>
 #include <cassert>
 
-namespace virtguard::core {
+namespace virtguard::model {
 
 namespace {
 
@@ -158,4 +158,4 @@ Int128 Placement::carriable(const IdSet& places) const {
     return most - trial.missing(demand);
 }
 
-} // namespace virtguard::core
+} // namespace virtguard::model

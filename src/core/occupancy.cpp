@@ -1,0 +1,550 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/occupancy.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <limits>
+#include <utility>
+
+namespace virtguard::core {
+
+namespace {
+
+constexpr std::uint32_t no_site = std::numeric_limits<std::uint32_t>::max();
+constexpr std::size_t word_bits = 64;
+
+bool has(const std::vector<std::uint64_t>& words, std::size_t bit) {
+    return (words[bit / word_bits] >> (bit % word_bits) & 1) != 0;
+}
+void set(std::vector<std::uint64_t>& words, std::size_t bit) {
+    words[bit / word_bits] |= std::uint64_t{1} << (bit % word_bits);
+}
+void clear(std::vector<std::uint64_t>& words, std::size_t bit) {
+    words[bit / word_bits] &= ~(std::uint64_t{1} << (bit % word_bits));
+}
+bool has_any(const std::vector<std::uint64_t>& words) {
+    return std::ranges::any_of(words, [](std::uint64_t word) { return word != 0; });
+}
+bool is_within(const std::vector<std::uint64_t>& words, const std::vector<std::uint64_t>& other) {
+    for (std::size_t i = 0; i < words.size(); ++i)
+        if ((words[i] & ~other[i]) != 0)
+            return false;
+    return true;
+}
+
+/// Calls what for each set bit, ascending, until it returns false.
+template <class What>
+void for_each_bit(const std::vector<std::uint64_t>& words, What what) {
+    for (std::size_t i = 0; i < words.size(); ++i)
+        for (std::uint64_t word = words[i]; word != 0; word &= word - 1)
+            if (!what(static_cast<std::uint32_t>(i * word_bits) +
+                      static_cast<std::uint32_t>(std::countr_zero(word))))
+                return;
+}
+
+} // namespace
+
+Weights weights_of(const Resource& resource, const Ratio& ratio) {
+    const bool whole_is_stretched = resource == Resource::memory() && ratio.is_below_one();
+    return {.room = ratio.numerator(),
+            .pageable = ratio.denominator(),
+            .whole = whole_is_stretched ? ratio.denominator() : ratio.numerator()};
+}
+
+PoolRules rules_of(const Host& host, const Resource& resource) {
+    const Pool* pool = host.pool(resource);
+    PoolRules rules{.weights = weights_of(resource, pool == nullptr ? Ratio{} : pool->ratio)};
+    if (resource == Resource::cpu()) {
+        rules.whole_is_a_place = true;
+        if (host.cpus_are_split)
+            rules.always_whole = host.dedicated_cpus;
+    }
+    return rules;
+}
+
+Occupancy::Occupancy(const std::map<int, std::int64_t>& allocatable, PoolRules rules)
+    : rules_(std::move(rules)) {
+    for (const auto& [place, amount] : allocatable) {
+        if (static_cast<std::size_t>(place) >= site_of_place_.size())
+            site_of_place_.resize(static_cast<std::size_t>(place) + 1, no_site);
+        site_of_place_[static_cast<std::size_t>(place)] = static_cast<Index>(sites_.size());
+        sites_.push_back({.id = place,
+                          .room = static_cast<Int128>(amount) * rules_.weights.room,
+                          .allocatable = amount});
+    }
+    open_.resize(sites_.size() / word_bits + 1);
+    reached_.resize(open_.size());
+    site_trail_.resize(sites_.size());
+    for (std::size_t i = 0; i < sites_.size(); ++i)
+        if (sites_[i].room > 0)
+            set(open_, i);
+}
+
+Occupancy::Occupancy(const Host& host, const Resource& resource)
+    : Occupancy(
+          [&] {
+              std::map<int, std::int64_t> allocatable;
+              if (const Pool* pool = host.pool(resource))
+                  for (const auto& [id, place] : pool->places)
+                      if (place.allocatable() > 0)
+                          allocatable[id] = place.allocatable();
+              return allocatable;
+          }(),
+          rules_of(host, resource)) {}
+
+// ------------------------------------------------------------------ what is held
+
+void Occupancy::hold(const IdSet& places, bool whole, std::int64_t amount) {
+    ++version_;
+    const Words sites = words_of(places);
+    int count = 0;
+    Index only = no_site;
+    for_each_bit(sites, [&](Index site) {
+        only = site;
+        return ++count < 2;
+    });
+    if (count == 1)
+        change_site(only, whole, amount);
+    else
+        change_class(class_of(places), whole, amount);
+    if (amount < 0 && uncarried_ > 0 && !trying_)
+        carry_missing();
+}
+
+void Occupancy::change_class(Index index, bool whole, std::int64_t amount) {
+    Class& held = classes_[index];
+    touch(held.refusals);
+    (whole ? held.held.whole : held.held.pageable) += amount;
+    assert(held.held.whole >= 0 && held.held.pageable >= 0);
+    const Int128 scaled = static_cast<Int128>(amount) * rules_.weights.of(whole);
+    if (amount > 0) {
+        const Int128 missing = scaled - carry(held.sites, index, scaled);
+        held.missing += missing;
+        uncarried_ += missing;
+        return;
+    }
+    Int128 less = -scaled;
+    const Int128 uncarried = std::min(less, held.missing);
+    held.missing -= uncarried;
+    uncarried_ -= uncarried;
+    less -= uncarried;
+    while (less > 0) {
+        const Part part = held.parts.back();
+        const Int128 freed = std::min(less, part.amount);
+        put(index, part.site, -freed);
+        use_room(part.site, -freed);
+        less -= freed;
+    }
+    if (held.held.sum() == 0)
+        drop_class(index);
+}
+
+void Occupancy::change_site(Index index, bool whole, std::int64_t amount) {
+    Site& site = sites_[index];
+    touch(site.refusals);
+    (whole ? site.bound.whole : site.bound.pageable) += amount;
+    assert(site.bound.whole >= 0 && site.bound.pageable >= 0);
+    const Int128 scaled = static_cast<Int128>(amount) * rules_.weights.of(whole);
+    if (amount > 0) {
+        const Int128 missing = scaled - carry_on_site(index, scaled);
+        site.missing += missing;
+        uncarried_ += missing;
+        return;
+    }
+    const Int128 uncarried = std::min(-scaled, site.missing);
+    site.missing -= uncarried;
+    uncarried_ -= uncarried;
+    use_room(index, scaled + uncarried);
+}
+
+/// Room became free while something was not carried: it may be, now.
+void Occupancy::carry_missing() {
+    for (Index i = 0; i < sites_.size() && has_any(open_); ++i)
+        if (Site& site = sites_[i]; site.missing > 0) {
+            const Int128 carried = carry_on_site(i, site.missing);
+            site.missing -= carried;
+            uncarried_ -= carried;
+        }
+    for (Index i = 0; i < classes_.size() && has_any(open_); ++i)
+        if (Class& held = classes_[i]; held.missing > 0) {
+            const Int128 carried = carry(held.sites, i, held.missing);
+            held.missing -= carried;
+            uncarried_ -= carried;
+        }
+}
+
+Occupancy::Words Occupancy::words_of(const IdSet& places) const {
+    Words words(open_.size());
+    for (int place = places.first(); place >= 0; place = places.next(place))
+        if (const auto at = static_cast<std::size_t>(place);
+            at < site_of_place_.size() && site_of_place_[at] != no_site)
+            set(words, site_of_place_[at]);
+    return words;
+}
+
+Occupancy::Index Occupancy::class_of(const IdSet& places) {
+    const auto known = class_by_places_.find(places);
+    if (known != class_by_places_.end())
+        return known->second;
+    Index index = static_cast<Index>(classes_.size());
+    if (free_classes_.empty()) {
+        classes_.emplace_back();
+        class_trail_.emplace_back();
+    } else {
+        index = free_classes_.back();
+        free_classes_.pop_back();
+    }
+    Class& fresh = classes_[index];
+    fresh = {.places = places, .sites = words_of(places)};
+    for (std::size_t i = 0; i < max_refusals; ++i)
+        if (refusals_[i].used)
+            for (const ShortPart& part : refusals_[i].parts)
+                if (places.is_subset_of(part.places))
+                    fresh.refusals |= std::uint64_t{1} << i;
+    class_by_places_.emplace(places, index);
+    return index;
+}
+
+void Occupancy::drop_class(Index index) {
+    class_by_places_.erase(classes_[index].places);
+    classes_[index] = {};
+    free_classes_.push_back(index);
+}
+
+// ------------------------------------------------------------------ the flow
+
+/// Takes up to an amount of a site's room; how much.
+Int128 Occupancy::take_room(Index index, Int128 amount) {
+    const Int128 taken = std::min(amount, sites_[index].room);
+    if (taken > 0)
+        use_room(index, taken);
+    return taken;
+}
+
+void Occupancy::use_room(Index site_index, Int128 amount) {
+    Site& site = sites_[site_index];
+    site.room -= amount;
+    assert(site.room >= 0);
+    site.room > 0 ? set(open_, site_index) : clear(open_, site_index);
+}
+
+/// Changes what of a class lies on a site.
+void Occupancy::put(Index class_index, Index site_index, Int128 amount) {
+    std::vector<Part>& parts = classes_[class_index].parts;
+    auto at = std::ranges::lower_bound(parts, site_index, {}, &Part::site);
+    if (at == parts.end() || at->site != site_index) {
+        at = parts.insert(at, {.site = site_index});
+        sites_[site_index].classes.push_back(class_index);
+    }
+    at->amount += amount;
+    assert(at->amount >= 0);
+    if (at->amount > 0)
+        return;
+    parts.erase(at);
+    std::vector<Index>& here = sites_[site_index].classes;
+    *std::ranges::find(here, class_index) = here.back();
+    here.pop_back();
+}
+
+Int128 Occupancy::part_on(Index class_index, Index site_index) const {
+    const std::vector<Part>& parts = classes_[class_index].parts;
+    return std::ranges::lower_bound(parts, site_index, {}, &Part::site)->amount;
+}
+
+/// Carries as much of a class's amount as possible; how much.
+Int128 Occupancy::carry(const Words& from, Index index, Int128 amount) {
+    Int128 left = amount;
+    const auto fill = [&](Index site) {
+        if (has(open_, site)) {
+            const Int128 taken = take_room(site, left);
+            put(index, site, taken);
+            left -= taken;
+        }
+        return left > 0;
+    };
+    for_each_bit(from, fill);
+    for (std::ptrdiff_t found = 0; left > 0 && (found = search(from)) >= 0;) {
+        // Frees room on one of our sites, and takes it.
+        (void)move_along(static_cast<Index>(found), from, left);
+        for_each_bit(from, fill);
+    }
+    return amount - left;
+}
+
+/// The same for what is bound to one site.
+Int128 Occupancy::carry_on_site(Index index, Int128 amount) {
+    Int128 left = amount - take_room(index, amount);
+    Words from(open_.size());
+    set(from, index);
+    for (std::ptrdiff_t found = 0; left > 0 && (found = search(from)) >= 0;) {
+        (void)move_along(static_cast<Index>(found), from, left);
+        left -= take_room(index, left);
+    }
+    return amount - left;
+}
+
+/// Breadth first from sites that are full, over what lies on them and can move; the site with room
+/// that it found, or -1 when there is none: then reached_ is what it reached.
+std::ptrdiff_t Occupancy::search(const Words& from) {
+    ++mark_;
+    reached_ = from;
+    queue_.clear();
+    for_each_bit(from, [&](Index site) {
+        queue_.push_back(site);
+        return true;
+    });
+    for (std::size_t next = 0; next < queue_.size(); ++next) {
+        for (const Index class_index : sites_[queue_[next]].classes) {
+            Trail& trail = class_trail_[class_index];
+            if (trail.mark == mark_)
+                continue;
+            trail = {mark_, queue_[next]};
+            const Words& sites = classes_[class_index].sites;
+            for (std::size_t i = 0; i < reached_.size(); ++i) {
+                std::uint64_t fresh = sites[i] & ~reached_[i];
+                reached_[i] |= fresh;
+                const std::uint64_t hit = fresh & open_[i];
+                for (fresh = hit != 0 ? hit : fresh; fresh != 0; fresh &= fresh - 1) {
+                    const auto site = static_cast<Index>(i * word_bits) +
+                                      static_cast<Index>(std::countr_zero(fresh));
+                    site_trail_[site] = {mark_, class_index};
+                    if (hit != 0)
+                        return site;
+                    queue_.push_back(site);
+                }
+            }
+        }
+    }
+    return -1;
+}
+
+/// Moves what lies on the way to a found site one step on, up to an amount; that much room is free
+/// then on one of the sites the search began with.
+Int128 Occupancy::move_along(Index found, const Words& from, Int128 amount) {
+    amount = std::min(amount, sites_[found].room);
+    for (Index site = found; !has(from, site);) {
+        const Index class_index = site_trail_[site].from;
+        site = class_trail_[class_index].from;
+        amount = std::min(amount, part_on(class_index, site));
+    }
+    use_room(found, amount);
+    Index site = found;
+    while (!has(from, site)) {
+        const Index class_index = site_trail_[site].from;
+        const Index previous = class_trail_[class_index].from;
+        put(class_index, site, amount);
+        put(class_index, previous, -amount);
+        site = previous;
+    }
+    use_room(site, -amount);
+    return amount;
+}
+
+IdSet Occupancy::reached_places() const {
+    IdSet places;
+    for_each_bit(reached_, [&](Index site) {
+        places.insert(sites_[site].id);
+        return true;
+    });
+    return places;
+}
+
+// ------------------------------------------------------------------ questions
+
+/// Holds loads and takes them away again; the parts in which they did not fit.
+std::vector<IdSet> Occupancy::try_out(std::span<const Load> loads, bool& none_carried) {
+    std::vector<IdSet> parts;
+    trying_ = true;
+    none_carried = true;
+    const std::uint64_t version = version_;
+    for (const Load& load : loads) {
+        const Int128 before = uncarried_;
+        hold(*load.places, load.whole, load.amount);
+        const Int128 missing = uncarried_ - before;
+        none_carried &= missing == static_cast<Int128>(load.amount) * rules_.weights.of(load.whole);
+        if (missing == 0)
+            continue;
+        // Its last search found no room: what it reached is the proof.
+        IdSet part = reached_places() | *load.places;
+        std::erase_if(parts, [&](const IdSet& other) {
+            const bool joined = other.intersects(part);
+            if (joined)
+                part |= other;
+            return joined;
+        });
+        parts.push_back(std::move(part));
+    }
+    for (const Load& load : loads)
+        hold(*load.places, load.whole, -load.amount);
+    version_ = version;
+    trying_ = false;
+    std::ranges::sort(parts, {}, &IdSet::first);
+    return parts;
+}
+
+std::vector<ShortPart> Occupancy::short_parts(std::span<const Load> loads) {
+    if (const Refusal* known = find_refusal(loads))
+        return known->parts;
+    bool none_carried = false;
+    std::vector<ShortPart> parts;
+    for (IdSet& places : try_out(loads, none_carried)) {
+        const PartState state = state_of(places);
+        parts.push_back({std::move(places), state});
+    }
+    if (!parts.empty())
+        remember(loads, parts, none_carried && loads.size() == 1);
+    return parts;
+}
+
+std::vector<IdSet> Occupancy::short_parts_alone(std::span<const Load> loads) const {
+    if (surely_fits_alone(loads))
+        return {};
+    std::map<int, std::int64_t> allocatable;
+    for (const Site& site : sites_)
+        allocatable[site.id] = site.allocatable;
+    Occupancy empty(allocatable, {});
+    bool none_carried = false;
+    return empty.try_out(loads, none_carried);
+}
+
+/// Enough, though not needed: each bound load fits its place, and each set of places has room,
+/// beside those, for all other loads together.
+bool Occupancy::surely_fits_alone(std::span<const Load> loads) const {
+    Int128 together = 0;
+    std::vector<std::pair<Index, std::int64_t>> bound;
+    for (const Load& load : loads) {
+        if (load.places->count() > 1) {
+            together += load.amount;
+            continue;
+        }
+        const auto place = static_cast<std::size_t>(load.places->first());
+        const Index site = place < site_of_place_.size() ? site_of_place_[place] : no_site;
+        if (site == no_site || sites_[site].allocatable < load.amount)
+            return false;
+        bound.emplace_back(site, load.amount);
+    }
+    return std::ranges::all_of(loads, [&](const Load& load) {
+        if (load.places->count() == 1)
+            return std::ranges::count(
+                       bound, site_of_place_[static_cast<std::size_t>(load.places->first())],
+                       &std::pair<Index, std::int64_t>::first) == 1;
+        Int128 room = 0;
+        for_each_bit(words_of(*load.places), [&](Index site) {
+            room += sites_[site].allocatable;
+            return true;
+        });
+        for (const auto& [site, amount] : bound)
+            room -= load.places->contains(sites_[site].id) ? amount : 0;
+        return room >= together;
+    });
+}
+
+bool Occupancy::is_bound_to(const IdSet& part, const IdSet& places) const {
+    if (places.is_subset_of(part))
+        return true;
+    const Words sites = words_of(places);
+    return has_any(sites) && is_within(sites, words_of(part));
+}
+
+PartState Occupancy::state_of(const IdSet& places) const {
+    const Words part = words_of(places);
+    Int128 allocatable = 0;
+    Int128 whole = 0;
+    Int128 held = 0;
+    Int128 used = 0;
+    const auto add = [&](const Amounts& amounts) {
+        held += amounts.sum();
+        used += static_cast<Int128>(amounts.pageable) * rules_.weights.pageable +
+                static_cast<Int128>(amounts.whole) * rules_.weights.whole;
+        if (!rules_.whole_is_a_place)
+            whole += amounts.whole;
+    };
+    for_each_bit(part, [&](Index index) {
+        const Site& site = sites_[index];
+        allocatable += site.allocatable;
+        add(site.bound);
+        if (rules_.whole_is_a_place &&
+            (site.bound.whole > 0 || rules_.always_whole.contains(site.id)))
+            whole += 1;
+        return true;
+    });
+    for (const Class& each : classes_)
+        if (each.held.sum() > 0 &&
+            (has_any(each.sites) ? is_within(each.sites, part) : each.places.is_subset_of(places)))
+            add(each.held);
+    if (rules_.weights.whole == rules_.weights.pageable)
+        whole = 0; // both kinds weigh the same: memory below ratio 1, and all at ratio 1
+    return {.allocatable = saturate(allocatable),
+            .effective = saturate(
+                floor_divide((allocatable - whole) * rules_.weights.room, rules_.weights.pageable) +
+                whole),
+            .held = saturate(held),
+            .slack = allocatable * rules_.weights.room - used};
+}
+
+std::int64_t Occupancy::most_for(const IdSet& places) const {
+    Occupancy trial = *this;
+    Int128 room = 0;
+    for (const Site& site : sites_)
+        room += site.room;
+    const std::int64_t more = saturate(room / rules_.weights.pageable + 1);
+    trial.hold(places, /*whole=*/false, more);
+    const Int128 missing = trial.uncarried_ - uncarried_;
+    return saturate(floor_divide(static_cast<Int128>(more) * rules_.weights.pageable - missing,
+                                 rules_.weights.pageable));
+}
+
+// ------------------------------------------------------------------ remembered refusals
+
+/// What lies inside the proofs of these has changed.
+void Occupancy::touch(std::uint64_t refusals) {
+    if (trying_)
+        return;
+    for (; refusals != 0; refusals &= refusals - 1)
+        refusals_[static_cast<std::size_t>(std::countr_zero(refusals))].used = false;
+}
+
+const Occupancy::Refusal* Occupancy::find_refusal(std::span<const Load> loads) {
+    const auto is_asked = [&](const Refusal& refusal) {
+        if (!refusal.used || refusal.asked.size() != loads.size())
+            return false;
+        for (std::size_t i = 0; i < loads.size(); ++i)
+            if (refusal.amounts[i] != loads[i].amount ||
+                refusal.asked[i].second != loads[i].whole ||
+                refusal.asked[i].first != *loads[i].places)
+                return false;
+        return refusal.inside_only || refusal.version == version_;
+    };
+    const auto found = std::ranges::find_if(refusals_, is_asked);
+    return found == refusals_.end() ? nullptr : &*found;
+}
+
+void Occupancy::remember(std::span<const Load> loads, const std::vector<ShortPart>& parts,
+                         bool inside_only) {
+    const std::size_t slot = next_refusal_++ % max_refusals;
+    const std::uint64_t bit = std::uint64_t{1} << slot;
+    Refusal& refusal = refusals_[slot];
+    refusal = {.parts = parts, .version = version_, .inside_only = inside_only, .used = true};
+    for (const Load& load : loads) {
+        refusal.asked.emplace_back(*load.places, load.whole);
+        refusal.amounts.push_back(load.amount);
+    }
+    std::vector<Words> proofs;
+    for (const ShortPart& part : parts)
+        proofs.push_back(words_of(part.places));
+    const auto is_inside = [&](const Words& sites) {
+        return std::ranges::any_of(proofs,
+                                   [&](const Words& proof) { return is_within(sites, proof); });
+    };
+    for (Class& held : classes_)
+        if (held.held.sum() > 0)
+            held.refusals = (held.refusals & ~bit) | (is_inside(held.sites) ? bit : 0);
+    for (Index i = 0; i < sites_.size(); ++i) {
+        const bool inside =
+            std::ranges::any_of(proofs, [&](const Words& proof) { return has(proof, i); });
+        sites_[i].refusals = (sites_[i].refusals & ~bit) | (inside ? bit : 0);
+    }
+}
+
+} // namespace virtguard::core
