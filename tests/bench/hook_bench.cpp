@@ -3,10 +3,11 @@
 // XML, against a static program that only reads stdin and against the same hook in Python. Both are
 // started in turn from a process of 60 MiB, as libvirtd is.
 //
-//     hook-bench [--runs N] [--python-runs N] [--socket PATH] HOOK NOOP PYTHON_HOOK
+//     hook-bench [--runs N] [--python-runs N] HOOK NOOP PYTHON_HOOK VIRTGUARDD
 //
-// A small server answers, or the daemon that listens at PATH. The hook's own path is fixed when it
-// is compiled, so all this happens in a mount namespace with a /run of its own; that takes root.
+// The real virtguardd answers: it reads the XML, decides and claims. The hook's own path is fixed
+// when it is compiled, so all this happens in a mount namespace with a /run of its own; that takes
+// root.
 // Exit status: 0, 1 when something failed, 77 when skipped.
 
 #include <algorithm>
@@ -16,9 +17,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include <fcntl.h>
@@ -27,20 +28,19 @@
 #include <spawn.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/text.hpp"
 #include "base/unique.hpp"
+#include "wire/exchange.hpp"
 #include "wire/hook_conf.hpp"
-#include "wire/server.hpp"
 
 namespace {
 
 using namespace virtguard;
+using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using Microseconds = std::chrono::duration<double, std::micro>;
 
@@ -78,23 +78,15 @@ std::string domain_xml() {
     return xml + "  </devices>\n</domain>\n";
 }
 
-/// Gives this process a /run of its own, in which the hook finds the given socket, if any, and a
-/// /var/lib in which it finds that it must fail when it is not answered.
-bool enter_namespace(const std::optional<std::string>& socket) {
+/// Gives this process a /run of its own, and a /var/lib in which the hook finds that it must fail
+/// when it is not answered.
+bool enter_namespace() {
     if (::unshare(CLONE_NEWNS) != 0)
         return false;
     expect(::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0, "mount /");
     std::string folder = "/tmp/hook-bench-XXXXXX";
     expect(::mkdtemp(folder.data()) != nullptr, folder);
     expect(::mount("tmpfs", folder.c_str(), "tmpfs", 0, nullptr) == 0, "mount tmpfs");
-    const std::string inside = folder + "/virtguard";
-    expect(::mkdir(inside.c_str(), 0700) == 0, inside);
-    if (socket) {
-        const std::string target = inside + "/hook.sock";
-        expect(static_cast<bool>(UniqueFd(::open(target.c_str(), O_CREAT | O_WRONLY, 0600))),
-               target);
-        expect(::mount(socket->c_str(), target.c_str(), nullptr, MS_BIND, nullptr) == 0, *socket);
-    }
     expect(::mount(folder.c_str(), "/run", nullptr, MS_MOVE, nullptr) == 0, "mount /run");
     ::rmdir(folder.c_str());
     expect(::mount("tmpfs", "/var/lib", "tmpfs", 0, nullptr) == 0, "mount /var/lib");
@@ -104,42 +96,24 @@ bool enter_namespace(const std::optional<std::string>& socket) {
     return true;
 }
 
-void answer(const UniqueFd& connection) {
-    std::array<char, 65536> buffer;
-    wire::RequestReader reader;
-    while (true) {
-        const ssize_t got = ::recv(connection.get(), buffer.data(), buffer.size(), 0);
-        if (got <= 0)
-            return;
-        const auto request = reader.feed({buffer.data(), static_cast<std::size_t>(got)});
-        if (!request)
-            return;
-        if (*request) {
-            const std::string reply =
-                wire::encode_reply((*request)->header.operation, wire::Verdict::admitted, "");
-            (void)::send(connection.get(), reply.data(), reply.size(), MSG_NOSIGNAL);
-            return;
-        }
+/// The real daemon with room for everything, in a process that ends with this one.
+void start_daemon(const std::string& path) {
+    expect(::mkdir("/run/policy", 0700) == 0, "mkdir /run/policy");
+    const pid_t daemon = ::fork();
+    expect(daemon >= 0, "fork");
+    if (daemon == 0) {
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        ::execl(path.c_str(), path.c_str(), "--topology", "numa:1(memory=64GiB) core:8 pu:2",
+                "--policy-dir", "/run/policy", "--libvirt-uri", "test:///default", nullptr);
+        ::_exit(127);
     }
-}
-
-/// Admits everything, in a process that ends with this one.
-void start_server() {
-    const UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::strcpy(address.sun_path, wire::hook_socket_path);
-    expect(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) ==
-                   0 &&
-               ::listen(listener.get(), 128) == 0,
-           wire::hook_socket_path);
-    const pid_t server = ::fork();
-    expect(server >= 0, "fork");
-    if (server > 0)
-        return;
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    while (true)
-        answer(UniqueFd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+    for (int attempt = 0; attempt < 500; ++attempt) {
+        if (wire::exchange(wire::hook_socket_path, wire::Operation::status, {}, 1s))
+            return;
+        expect(::waitpid(daemon, nullptr, WNOHANG) == 0, path);
+        std::this_thread::sleep_for(10ms);
+    }
+    give_up("virtguardd does not answer");
 }
 
 struct Program {
@@ -238,7 +212,6 @@ bool has_libvirt_bindings() {
 int main(int argc, char** argv) {
     int runs = 1000;
     int python_runs = 50;
-    std::optional<std::string> socket;
     std::vector<std::string> paths;
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     for (auto it = arguments.begin(); it != arguments.end(); ++it) {
@@ -248,23 +221,19 @@ int main(int argc, char** argv) {
             continue;
         }
         const std::string& option = *it++;
-        if (option == "--socket")
-            socket = *it;
-        else
-            (option == "--runs" ? runs : python_runs) =
-                static_cast<int>(parse_unsigned(*it).value_or(1));
+        (option == "--runs" ? runs : python_runs) =
+            static_cast<int>(parse_unsigned(*it).value_or(1));
     }
-    if (paths.size() != 3) {
-        fmt::print(stderr, "usage: hook-bench [--runs N] [--python-runs N] [--socket PATH] "
-                           "HOOK NOOP PYTHON_HOOK\n");
+    if (paths.size() != 4) {
+        fmt::print(stderr, "usage: hook-bench [--runs N] [--python-runs N] "
+                           "HOOK NOOP PYTHON_HOOK VIRTGUARDD\n");
         return 2;
     }
-    if (!enter_namespace(socket)) {
+    if (!enter_namespace()) {
         fmt::print("SKIPPED: the hook bench needs root, for a mount namespace of its own\n");
         return skipped;
     }
-    if (!socket)
-        start_server();
+    start_daemon(paths[3]);
     const std::vector<char> weight(parent_size, 1);
     std::vector<std::string> prepare{"hook-bench", "prepare", "begin", "-"};
     Program hook{paths[0], prepare};
