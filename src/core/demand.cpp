@@ -34,7 +34,7 @@ class Builder {
   private:
     void add_vcpus(const VcpuGroup& group);
     void add_dedicated(int pu, std::int64_t count);
-    void note_unusable(const IdSet& wanted, const IdSet& usable);
+    void note_unusable(const IdSet& wanted);
     void add_memory(const MemoryPart& part);
     void add_overhead();
     std::int64_t counted_size(const MemoryPart& part, bool pageable) const;
@@ -74,7 +74,7 @@ void Builder::add_vcpus(const VcpuGroup& group) {
     if (places.empty())
         impossible(cpu_not_available(host_, group.cpus, count, /*dedicated=*/false));
     else if (group.cpus)
-        note_unusable(*group.cpus, host_.shared_cpus);
+        note_unusable(*group.cpus);
     add({Resource::cpu(), places, /*whole=*/false, count});
 }
 
@@ -93,11 +93,8 @@ void Builder::add_dedicated(int pu, std::int64_t count) {
         add({Resource::cpu(), places, /*whole=*/true, 1});
 }
 
-void Builder::note_unusable(const IdSet& wanted, const IdSet& usable) {
-    IdSet unusable;
-    for (int pu = wanted.first(); pu >= 0; pu = wanted.next(pu))
-        if (!usable.intersects(host_.cpus_of(IdSet{pu})))
-            unusable.insert(pu);
+void Builder::note_unusable(const IdSet& wanted) {
+    const IdSet unusable = wanted - host_.pus_of(host_.shared_cpus);
     if (!unusable.empty())
         demand_.notes.push_back(fmt::format("of its PUs {} guests may not use {}", wanted.text(),
                                             unusable_pus(host_, unusable)));

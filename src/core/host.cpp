@@ -145,6 +145,7 @@ void split_pus(Host& host, const CpuPolicy& policy, const IdSet& usable) {
 }
 
 void add_cpus(Host& host, const Topology& topology, const Policy& policy) {
+    host.cpus_are_pus = !policy.cpu.count_cores;
     host.reserved_pus = policy.reserve.cpus;
     host.outside_slice = topology.online - topology.allowed;
     Pool& pool = host.pools[Resource::cpu()];
@@ -154,16 +155,16 @@ void add_cpus(Host& host, const Topology& topology, const Policy& policy) {
         if (cpu < 0)
             continue;
         pool.places[cpu].capacity = 1;
-        for (const int pu : (pus & topology.online).ids())
-            host.cpu_of_pu[pu] = cpu;
+        for (const int pu : (pus & topology.online).ids()) {
+            if (static_cast<std::size_t>(pu) >= host.cpu_of_pu.size())
+                host.cpu_of_pu.resize(static_cast<std::size_t>(pu) + 1, Host::no_cpu);
+            host.cpu_of_pu[static_cast<std::size_t>(pu)] = cpu;
+        }
     }
     // A core of which the host keeps one thread is no whole core any more: none of its threads
     // count.
     const IdSet held_back = host.cpus_of(policy.reserve.cpus);
-    IdSet usable_pus;
-    for (const int pu : topology.allowed.ids())
-        if (host.cpu_of_pu.contains(pu) && !held_back.contains(host.cpu_of_pu[pu]))
-            usable_pus.insert(pu);
+    const IdSet usable_pus = (topology.allowed & topology.online) - host.pus_of(held_back);
     split_pus(host, policy.cpu, usable_pus);
     const IdSet usable = host.dedicated_cpus | host.shared_cpus;
     for (auto& [cpu, place] : pool.places)
@@ -186,20 +187,23 @@ const Pool* Host::pool(const Resource& resource) const {
 }
 
 IdSet Host::cpus_of(const IdSet& pus) const {
+    if (cpus_are_pus)
+        return pus & online;
     IdSet result;
-    for (int pu = pus.first(); pu >= 0; pu = pus.next(pu)) {
-        const auto cpu = cpu_of_pu.find(pu);
-        if (cpu != cpu_of_pu.end())
-            result.insert(cpu->second);
-    }
+    for (int pu = pus.first(); pu >= 0; pu = pus.next(pu))
+        if (const auto at = static_cast<std::size_t>(pu);
+            at < cpu_of_pu.size() && cpu_of_pu[at] != no_cpu)
+            result.insert(cpu_of_pu[at]);
     return result;
 }
 
 IdSet Host::pus_of(const IdSet& cpus) const {
+    if (cpus_are_pus)
+        return cpus & online;
     IdSet result;
-    for (const auto& [pu, cpu] : cpu_of_pu)
-        if (cpus.contains(cpu))
-            result.insert(pu);
+    for (std::size_t pu = 0; pu < cpu_of_pu.size(); ++pu)
+        if (cpus.contains(cpu_of_pu[pu]))
+            result.insert(static_cast<int>(pu));
     return result;
 }
 

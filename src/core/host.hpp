@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <vector>
 
 #include "base/idset.hpp"
 #include "core/policy.hpp"
@@ -37,10 +38,13 @@ struct Pool {
 
 /// Built once for a topology and a policy; a value.
 struct Host {
+    static constexpr int no_cpu = -1;
+
     std::map<Resource, Pool> pools;
     std::map<int, IdSet> node_pus;  ///< the online PUs local to each node, by node id
     std::map<int, IdSet> node_cpus; ///< the CPUs they belong to
-    std::map<int, int> cpu_of_pu;   ///< by online PU
+    std::vector<int> cpu_of_pu;     ///< by PU; no_cpu where that is not online
+    bool cpus_are_pus = true;       ///< cpu.count = "threads"
     IdSet dedicated_cpus;           ///< CPUs that dedicated vCPUs may have
     IdSet shared_cpus;              ///< CPUs that all other vCPUs may have
     bool cpus_are_split = false;    ///< cpu.dedicated or cpu.shared is set: the two are disjoint
