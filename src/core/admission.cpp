@@ -18,23 +18,24 @@ namespace virtguard::core {
 namespace {
 
 Shortage shortage_in(const Resource& resource, const Pool& pool, const Occupancy& occupancy,
-                     const IdSet& places, const PartState& state, std::span<const Load> loads) {
+                     const ShortPart& part, std::span<const Load> loads) {
     const Weights weights = weights_of(resource, pool.ratio);
     Int128 needed = 0;
-    Shortage shortage{.resource = resource, .places = places};
+    Shortage shortage{.resource = resource, .places = part.places};
     for (const Load& load : loads)
-        if (occupancy.is_bound_to(places, *load.places)) {
+        if (occupancy.is_bound_to(part.places, *load.places)) {
             shortage.requested += load.amount;
             needed += static_cast<Int128>(load.amount) * weights.of(load.whole);
         }
     shortage.is_all = true;
     for (const auto& [id, place] : pool.places)
-        if (place.allocatable() > 0 && !places.contains(id))
+        if (place.allocatable() > 0 && !part.places.contains(id))
             shortage.is_all = false;
     // The part of the request, its kinds in proportion, that would still fit.
-    shortage.free = saturate(multiply_divide(state.slack, shortage.requested, needed));
-    shortage.effective = state.effective;
-    shortage.allocatable = state.allocatable;
+    shortage.free = saturate(multiply_divide(part.state.slack, shortage.requested, needed));
+    shortage.effective = part.state.effective;
+    shortage.allocatable = part.state.allocatable;
+    shortage.alone = part.alone;
     return shortage;
 }
 
@@ -42,21 +43,9 @@ Shortage shortage_in(const Resource& resource, const Pool& pool, const Occupancy
 void check_pool(const Host& host, const Resource& resource, Occupancy& occupancy,
                 std::span<const Load> loads, std::vector<Reason>& reasons) {
     const Pool& pool = *host.pool(resource);
-    const std::vector<IdSet> alone = occupancy.short_parts_alone(loads);
-    for (const IdSet& places : alone) {
-        Shortage shortage =
-            shortage_in(resource, pool, occupancy, places, occupancy.state_of(places), loads);
-        shortage.alone = true;
-        reasons.push_back(shortage_reason(host, shortage));
-    }
-    for (const ShortPart& part : occupancy.short_parts(loads)) {
-        // A part that is too small even when empty needs no second reason.
-        const bool is_known = std::ranges::any_of(
-            alone, [&](const IdSet& other) { return other.intersects(part.places); });
-        if (!is_known)
-            reasons.push_back(shortage_reason(
-                host, shortage_in(resource, pool, occupancy, part.places, part.state, loads)));
-    }
+    for (const ShortPart& part : occupancy.short_parts(loads))
+        reasons.push_back(
+            shortage_reason(host, shortage_in(resource, pool, occupancy, part, loads)));
 }
 
 Reason foreign_scheduler(const std::string& scheduler, const SchedulerPolicy& policy) {

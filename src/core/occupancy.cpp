@@ -386,18 +386,28 @@ std::vector<IdSet> Occupancy::try_out(std::span<const Load> loads, bool& none_ca
 std::vector<ShortPart> Occupancy::short_parts(std::span<const Load> loads) {
     if (const Refusal* known = find_refusal(loads))
         return known->parts;
-    bool none_carried = false;
     std::vector<ShortPart> parts;
+    for (IdSet& places : short_alone(loads)) {
+        const PartState state = state_of(places);
+        parts.push_back({std::move(places), state, /*alone=*/true});
+    }
+    const std::size_t alone = parts.size();
+    bool none_carried = false;
     for (IdSet& places : try_out(loads, none_carried)) {
+        // A part that is too small even when empty needs no second reason.
+        if (std::ranges::any_of(parts, [&](const ShortPart& part) {
+                return part.alone && part.places.intersects(places);
+            }))
+            continue;
         const PartState state = state_of(places);
         parts.push_back({std::move(places), state});
     }
     if (!parts.empty())
-        remember(loads, parts, none_carried && loads.size() == 1);
+        remember(loads, parts, alone == 0 && none_carried && loads.size() == 1);
     return parts;
 }
 
-std::vector<IdSet> Occupancy::short_parts_alone(std::span<const Load> loads) const {
+std::vector<IdSet> Occupancy::short_alone(std::span<const Load> loads) const {
     if (surely_fits_alone(loads))
         return {};
     std::map<int, std::int64_t> allocatable;
@@ -531,6 +541,7 @@ void Occupancy::remember(std::span<const Load> loads, const std::vector<ShortPar
         refusal.amounts.push_back(load.amount);
     }
     std::vector<Words> proofs;
+    proofs.reserve(parts.size());
     for (const ShortPart& part : parts)
         proofs.push_back(words_of(part.places));
     const auto is_inside = [&](const Words& sites) {

@@ -66,7 +66,8 @@ struct PartState {
 /// A part of a pool in which loads do not fit.
 struct ShortPart {
     IdSet places;
-    PartState state; ///< without the loads
+    PartState state;    ///< without the loads
+    bool alone = false; ///< nor would they if the pool were empty and took no ratio
 };
 
 /// An amount on a set of places.
@@ -88,12 +89,10 @@ class Occupancy {
     /// Whatever does not fit is held all the same, and not carried.
     void hold(const IdSet& places, bool whole, std::int64_t amount);
 
-    /// Where loads would not all be carried on top of what is held: the disjoint parts of the pool
-    /// that are short, by their lowest place; none when they fit. What is held stays as it was.
+    /// Where loads would not all be carried on top of what is held, or one guest cannot have them
+    /// even of an empty pool: the parts of the pool that are short, the latter first, each by their
+    /// lowest place; none when the loads fit. What is held stays as it was.
     [[nodiscard]] std::vector<ShortPart> short_parts(std::span<const Load> loads);
-
-    /// The same for loads on the pool when it is empty and takes no ratio: what one guest can have.
-    [[nodiscard]] std::vector<IdSet> short_parts_alone(std::span<const Load> loads) const;
 
     /// Whether what may lie on the places can lie nowhere but in the part. A place without room (a
     /// node with no pages of this size) is no way out.
@@ -177,6 +176,7 @@ class Occupancy {
     void remember(std::span<const Load> loads, const std::vector<ShortPart>& parts,
                   bool inside_only);
     [[nodiscard]] bool surely_fits_alone(std::span<const Load> loads) const;
+    [[nodiscard]] std::vector<IdSet> short_alone(std::span<const Load> loads) const;
     std::vector<IdSet> try_out(std::span<const Load> loads, bool& none_carried);
 
     PoolRules rules_;

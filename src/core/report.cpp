@@ -59,6 +59,7 @@ void fill(Figures& figures, const Resource& resource, const PartFigures& part) {
 /// Every resource the host has or somebody holds.
 std::vector<Resource> resources_of(const Host& host, const Holdings& held) {
     std::vector<Resource> result;
+    result.reserve(host.pools.size());
     for (const auto& [resource, pool] : host.pools)
         result.push_back(resource);
     for (const auto& [resource, classes] : held.by_resource())

@@ -42,8 +42,9 @@ struct Report {
     Figures host;
     std::vector<NodeReport> nodes; ///< by id
     std::map<Resource, Ratio> overcommit;
-    std::vector<Resource>
-        over_capacity; ///< resources whose free is negative, on the host or a node
+    std::vector<Resource> over_capacity; ///< those whose free is negative, on the host or a node
+
+    friend bool operator==(const Report&, const Report&) = default;
 };
 
 /// Works the picture out; dear on large hosts, so never on the way to an answer.

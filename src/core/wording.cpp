@@ -19,7 +19,7 @@ std::string nodes_text(const IdSet& nodes) {
 
 /// "memory", "memory on node 1", "cpu on PUs 8-15 (node 1)".
 std::string where_text(const Host& host, const Shortage& shortage) {
-    const std::string name = shortage.resource.name();
+    std::string name = shortage.resource.name();
     if (shortage.is_all)
         return name;
     const IdSet nodes = host.nodes_of(shortage.resource, shortage.places);

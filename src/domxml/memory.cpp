@@ -119,6 +119,7 @@ Result<std::vector<std::int64_t>> initial_sizes(Element root, const std::vector<
     if (!written)
         return std::unexpected(written.error());
     std::vector<std::int64_t> sizes;
+    sizes.reserve(cells.size());
     for (const Cell& cell : cells)
         sizes.push_back(cell.size);
     if (std::ranges::any_of(sizes, [](std::int64_t size) { return size > 0; }))

@@ -46,6 +46,7 @@ Result<std::vector<Cell>> read_cells(Element root) {
         cells[at] = *std::move(cell);
     }
     std::vector<Cell> result;
+    result.reserve(cells.size());
     for (std::optional<Cell>& cell : cells)
         result.push_back(*std::move(cell));
     return result;
