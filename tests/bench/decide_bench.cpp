@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a decision costs on a large host that is nearly full: from a domain (its XML already read)
+// to the answer, the claim and the text of the refusal.
+//
+//     decide-bench [SEED]
+//
+// Guests float, are bound to sets of PUs and nodes, are pinned, or use hugepages, over a given
+// number of distinct sets; they are let in one by one until the host is 99.8 % full. Then single
+// starts are timed; each that is admitted is released again, so that all meet the same host.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <malloc.h>
+
+#include "base/text.hpp"
+#include "core/guard.hpp"
+
+namespace {
+
+using namespace virtguard;
+using namespace virtguard::core;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::int64_t mib = std::int64_t{1} << 20;
+constexpr std::int64_t gib = std::int64_t{1} << 30;
+constexpr std::int64_t page_2m = 2 * mib;
+
+struct Shape {
+    int nodes = 8;
+    int pus_per_node = 64;
+    int guests = 10'000;
+    int sets = 100;
+};
+
+constexpr double full = 0.998;
+
+/// What the crowd asks for in sum.
+struct Sums {
+    double vcpus = 0;
+    double memory = 0;
+    double hugepages = 0;
+};
+
+/// Equal nodes that the sums fill as far as they should.
+Topology make_topology(const Shape& shape, const Sums& sums) {
+    Topology topology;
+    for (int id = 0; id < shape.nodes; ++id) {
+        const IdSet pus = IdSet::range(id * shape.pus_per_node, (id + 1) * shape.pus_per_node - 1);
+        const auto share = [&](double sum) { return sum / full / shape.nodes; };
+        const auto pages = static_cast<std::int64_t>(share(sums.hugepages) / page_2m);
+        topology.nodes.push_back(
+            {.id = id,
+             .pus = pus,
+             .memory = static_cast<std::int64_t>(share(sums.memory)) + pages * page_2m,
+             .pools = {{page_2m, pages}, {gib, 0}}});
+        topology.online |= pus;
+        for (const int pu : pus.ids())
+            topology.cores.push_back(IdSet{pu});
+    }
+    topology.allowed = topology.online;
+    topology.default_hugepage = page_2m;
+    return topology;
+}
+
+Policy make_policy(const Shape& shape, const Sums& sums) {
+    Policy policy;
+    policy.claim.return_hold = {};
+    policy.memory.overhead.reset();
+    policy.reserve.memory = 0;
+    const double ratio = sums.vcpus / full / (shape.nodes * shape.pus_per_node);
+    policy.overcommit[Resource::cpu()] = *Ratio::parse(fmt::format("{:.4f}", ratio));
+    return policy;
+}
+
+class Crowd {
+  public:
+    Crowd(const Shape& shape, unsigned seed) : shape_(shape), random_(seed) {
+        const int pus = shape.nodes * shape.pus_per_node;
+        for (int i = 0; i < shape.sets; ++i) {
+            const int width = 2 + below(shape.pus_per_node);
+            const int first = below(pus - width);
+            cpu_sets_.push_back(IdSet::range(first, first + width - 1));
+            IdSet nodes{below(shape.nodes)};
+            while (below(2) == 0)
+                nodes.insert(below(shape.nodes));
+            node_sets_.push_back(nodes);
+        }
+    }
+
+    /// Makes the guests and the host that they fill, and lets them in.
+    void fill() {
+        std::vector<Domain> guests;
+        Sums sums;
+        for (int i = 0; i < shape_.guests; ++i) {
+            guests.push_back(next_guest(1 + below(3), (1 + below(3)) * gib));
+            const MemoryPart& part = guests.back().memory.front();
+            const VcpuGroup& group = guests.back().vcpus.front();
+            // A dedicated PU is lost to as many shared vCPUs as the others have each.
+            const bool dedicated = group.cpus && group.cpus->count() == 1;
+            sums.vcpus += dedicated ? 2.0 * shape_.guests / (shape_.nodes * shape_.pus_per_node)
+                                    : static_cast<double>(group.current);
+            (std::holds_alternative<BasePages>(part.pages) ? sums.memory : sums.hugepages) +=
+                static_cast<double>(part.size);
+        }
+        guard_.emplace(make_topology(shape_, sums), make_policy(shape_, sums));
+        for (Domain& domain : guests)
+            if (!admit(domain)) {
+                domain.vcpus.front().cpus.reset();
+                domain.memory.front().bound_to.reset();
+                (void)admit(domain);
+            }
+    }
+
+    struct Timed {
+        double microseconds = 0;
+        bool admitted = false;
+    };
+    Timed time(const Domain& domain) {
+        const auto begin = Clock::now();
+        const auto answer = guard_->admit(domain, now_, IfKept::wait);
+        std::string line;
+        const bool admitted = answer->decision.admitted();
+        if (!admitted)
+            line = refusal_line(domain.name, answer->decision);
+        const auto end = Clock::now();
+        if (admitted)
+            guard_->released(identity_of(domain), now_);
+        return {std::chrono::duration<double, std::micro>(end - begin).count(),
+                admitted && line.empty()};
+    }
+
+    Domain next_guest(std::int64_t vcpus, std::int64_t memory) {
+        Domain domain{.name = fmt::format("guest-{}", ++count_), .uuid = Uuid{}};
+        for (std::size_t i = 0; i < sizeof count_; ++i)
+            domain.uuid->bytes[i] = static_cast<std::uint8_t>(count_ >> (8 * i));
+        VcpuGroup group{.current = vcpus, .maximum = vcpus};
+        MemoryPart part{.size = memory, .requested = memory, .pages = BasePages{}};
+        switch (below(8)) {
+        case 0: // floats
+            break;
+        case 1: // pinned to one PU, which few hosts can afford for many
+            if (below(400) == 0)
+                group = {.cpus = IdSet{below(shape_.nodes * shape_.pus_per_node)},
+                         .current = 1,
+                         .maximum = 1};
+            break;
+        case 2:
+            part.pages = PagesOf{page_2m};
+            [[fallthrough]];
+        default:
+            group.cpus = cpu_sets_[static_cast<std::size_t>(below(shape_.sets))];
+            part.bound_to = node_sets_[static_cast<std::size_t>(below(shape_.sets))];
+        }
+        domain.vcpus.push_back(std::move(group));
+        domain.current_memory = memory;
+        domain.memory.push_back(std::move(part));
+        return domain;
+    }
+
+    std::size_t guests() const { return guard_->ledger().guests().size(); }
+    double fullness() const {
+        const Figures host = guard_->report().host;
+        double least = 1;
+        for (const Resource& resource : {Resource::cpu(), Resource::memory()})
+            least = std::min(least, static_cast<double>(host.allocated.at(resource) +
+                                                        host.pending.at(resource)) /
+                                        static_cast<double>(host.effective.at(resource)));
+        return least;
+    }
+
+  private:
+    int below(int limit) { return static_cast<int>(random_() % static_cast<unsigned>(limit)); }
+    bool admit(const Domain& domain) {
+        return guard_->admit(domain, now_, IfKept::wait)->decision.admitted();
+    }
+
+    Shape shape_;
+    std::mt19937 random_;
+    std::optional<Guard> guard_;
+    std::vector<IdSet> cpu_sets_;
+    std::vector<IdSet> node_sets_;
+    std::uint64_t count_ = 0;
+    Instant now_{};
+};
+
+struct Series {
+    std::vector<double> all;
+
+    double quantile(double part) {
+        if (all.empty())
+            return 0;
+        std::ranges::sort(all);
+        return all[static_cast<std::size_t>(part * static_cast<double>(all.size() - 1))];
+    }
+};
+
+void print(const char* what, Series& series) {
+    fmt::print("    {:<22} median {:7.2f} us   p99 {:7.2f} us   p99.9 {:7.2f} us   ({})\n", what,
+               series.quantile(0.5), series.quantile(0.99), series.quantile(0.999),
+               series.all.size());
+}
+
+/// The median of admissions, to compare.
+double measure(const Shape& shape, unsigned seed) {
+    const auto before = ::mallinfo2().uordblks;
+    Crowd crowd(shape, seed);
+    crowd.fill();
+    const auto after = ::mallinfo2().uordblks;
+    fmt::print("  {} nodes x {} PUs, {} guests, {} sets, {:.2f} % full, {} bytes per guest\n",
+               shape.nodes, shape.pus_per_node, crowd.guests(), shape.sets, 100 * crowd.fullness(),
+               (after - before) / crowd.guests());
+    Series admitted;
+    Series refused;
+    Series refused_again;
+    for (int i = 0; i < 20'000; ++i) {
+        const bool large = i % 2 == 0;
+        const Domain domain = crowd.next_guest(large ? 48 : 1, large ? 64 * gib : 1 * mib);
+        const auto [microseconds, is_admitted] = crowd.time(domain);
+        (is_admitted ? admitted : refused).all.push_back(microseconds);
+        if (!is_admitted)
+            refused_again.all.push_back(crowd.time(domain).microseconds);
+    }
+    print("admitted", admitted);
+    print("refused, first time", refused);
+    print("refused again", refused_again);
+    return admitted.quantile(0.5);
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    const auto seed = static_cast<unsigned>(argc > 1 ? parse_unsigned(argv[1]).value_or(1) : 1);
+    fmt::print("decide, seed {}\n", seed);
+    const double small = measure({.guests = 1'000, .sets = 100}, seed);
+    const double large = measure({.guests = 10'000, .sets = 100}, seed);
+    fmt::print("  ratio of the medians, 10,000 guests to 1,000: {:.2f}\n", large / small);
+    for (const int sets : {1'000, 4'000})
+        (void)measure({.sets = sets}, seed);
+    for (const int sets : {100, 1'000, 4'000})
+        (void)measure({.nodes = 64, .pus_per_node = 32, .sets = sets}, seed);
+    return EXIT_SUCCESS;
+}
