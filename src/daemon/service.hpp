@@ -40,6 +40,7 @@ class Service {
            loop::Loop& loop);
     Service(const Service&) = delete;
     Service& operator=(const Service&) = delete;
+    ~Service() = default;
 
     /// Answers one request from the socket: at once, but for a start that fits only in a place kept
     /// for a returning guest, which waits for the end of that. The bytes are empty where no reply
