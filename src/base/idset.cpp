@@ -188,6 +188,13 @@ IdSet& IdSet::operator-=(const IdSet& other) {
     return *this;
 }
 
+IdSet IdSet::from_words(std::vector<std::uint64_t> words) {
+    IdSet result;
+    result.words_ = std::move(words);
+    result.trim();
+    return result;
+}
+
 /// FNV-1a over words, with a final mix so that high bits reach the low ones.
 std::size_t IdSet::hash() const noexcept {
     std::uint64_t result = 0xcbf29ce484222325;

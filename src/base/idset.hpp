@@ -62,6 +62,10 @@ class IdSet {
 
     [[nodiscard]] std::size_t hash() const noexcept;
 
+    /// A bit per id, 64 to a word, without trailing zero words; and back.
+    [[nodiscard]] const std::vector<std::uint64_t>& words() const noexcept { return words_; }
+    [[nodiscard]] static IdSet from_words(std::vector<std::uint64_t> words);
+
   private:
     void trim() noexcept;
 

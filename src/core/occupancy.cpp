@@ -26,8 +26,10 @@ void clear(std::vector<std::uint64_t>& words, std::size_t bit) {
 bool has_any(const std::vector<std::uint64_t>& words) {
     return std::ranges::any_of(words, [](std::uint64_t word) { return word != 0; });
 }
-bool is_within(const std::vector<std::uint64_t>& words, const std::vector<std::uint64_t>& other) {
-    for (std::size_t i = 0; i < words.size(); ++i)
+/// Whether all of the words from first to end lie within the others.
+bool is_within(const std::vector<std::uint64_t>& words, const std::vector<std::uint64_t>& other,
+               std::size_t first, std::size_t end) {
+    for (std::size_t i = first; i < end; ++i)
         if ((words[i] & ~other[i]) != 0)
             return false;
     return true;
@@ -65,20 +67,20 @@ PoolRules rules_of(const Host& host, const Resource& resource) {
 
 Occupancy::Occupancy(const std::map<int, std::int64_t>& allocatable, PoolRules rules)
     : rules_(std::move(rules)) {
-    for (const auto& [place, amount] : allocatable) {
-        if (static_cast<std::size_t>(place) >= site_of_place_.size())
-            site_of_place_.resize(static_cast<std::size_t>(place) + 1, no_site);
-        site_of_place_[static_cast<std::size_t>(place)] = static_cast<Index>(sites_.size());
-        sites_.push_back({.id = place,
-                          .room = static_cast<Int128>(amount) * rules_.weights.room,
-                          .allocatable = amount});
-    }
-    open_.resize(sites_.size() / word_bits + 1);
-    reached_.resize(open_.size());
+    const int last = allocatable.empty() ? 0 : allocatable.rbegin()->first;
+    sites_.resize(static_cast<std::size_t>(last) + 1);
+    known_.resize(sites_.size() / word_bits + 1);
+    open_.resize(known_.size());
+    reached_.resize(known_.size());
     site_trail_.resize(sites_.size());
-    for (std::size_t i = 0; i < sites_.size(); ++i)
-        if (sites_[i].room > 0)
-            set(open_, i);
+    for (const auto& [place, amount] : allocatable) {
+        const auto at = static_cast<std::size_t>(place);
+        sites_[at].allocatable = amount;
+        sites_[at].room = static_cast<Int128>(amount) * rules_.weights.room;
+        set(known_, at);
+        if (amount > 0)
+            set(open_, at);
+    }
 }
 
 Occupancy::Occupancy(const Host& host, const Resource& resource)
@@ -175,11 +177,10 @@ void Occupancy::carry_missing() {
 }
 
 Occupancy::Words Occupancy::words_of(const IdSet& places) const {
-    Words words(open_.size());
-    for (int place = places.first(); place >= 0; place = places.next(place))
-        if (const auto at = static_cast<std::size_t>(place);
-            at < site_of_place_.size() && site_of_place_[at] != no_site)
-            set(words, site_of_place_[at]);
+    Words words = places.words();
+    words.resize(known_.size());
+    for (std::size_t i = 0; i < words.size(); ++i)
+        words[i] &= known_[i];
     return words;
 }
 
@@ -197,6 +198,11 @@ Occupancy::Index Occupancy::class_of(const IdSet& places) {
     }
     Class& fresh = classes_[index];
     fresh = {.places = places, .sites = words_of(places)};
+    while (fresh.first_word < fresh.sites.size() && fresh.sites[fresh.first_word] == 0)
+        ++fresh.first_word;
+    fresh.end_word = fresh.sites.size();
+    while (fresh.end_word > fresh.first_word && fresh.sites[fresh.end_word - 1] == 0)
+        --fresh.end_word;
     for (std::size_t i = 0; i < max_refusals; ++i)
         if (refusals_[i].used)
             for (const ShortPart& part : refusals_[i].parts)
@@ -300,9 +306,9 @@ std::ptrdiff_t Occupancy::search(const Words& from) {
             if (trail.mark == mark_)
                 continue;
             trail = {mark_, queue_[next]};
-            const Words& sites = classes_[class_index].sites;
-            for (std::size_t i = 0; i < reached_.size(); ++i) {
-                std::uint64_t fresh = sites[i] & ~reached_[i];
+            const Class& held = classes_[class_index];
+            for (std::size_t i = held.first_word; i < held.end_word; ++i) {
+                std::uint64_t fresh = held.sites[i] & ~reached_[i];
                 reached_[i] |= fresh;
                 const std::uint64_t hit = fresh & open_[i];
                 for (fresh = hit != 0 ? hit : fresh; fresh != 0; fresh &= fresh - 1) {
@@ -341,15 +347,6 @@ Int128 Occupancy::move_along(Index found, const Words& from, Int128 amount) {
     return amount;
 }
 
-IdSet Occupancy::reached_places() const {
-    IdSet places;
-    for_each_bit(reached_, [&](Index site) {
-        places.insert(sites_[site].id);
-        return true;
-    });
-    return places;
-}
-
 // ------------------------------------------------------------------ questions
 
 /// Holds loads and takes them away again; the parts in which they did not fit.
@@ -366,7 +363,7 @@ std::vector<IdSet> Occupancy::try_out(std::span<const Load> loads, bool& none_ca
         if (missing == 0)
             continue;
         // Its last search found no room: what it reached is the proof.
-        IdSet part = reached_places() | *load.places;
+        IdSet part = IdSet::from_words(reached_) | *load.places;
         std::erase_if(parts, [&](const IdSet& other) {
             const bool joined = other.intersects(part);
             if (joined)
@@ -410,42 +407,42 @@ std::vector<ShortPart> Occupancy::short_parts(std::span<const Load> loads) {
 std::vector<IdSet> Occupancy::short_alone(std::span<const Load> loads) const {
     if (surely_fits_alone(loads))
         return {};
+    if (loads.size() == 1)
+        return {*loads.front().places};
     std::map<int, std::int64_t> allocatable;
-    for (const Site& site : sites_)
-        allocatable[site.id] = site.allocatable;
+    for_each_bit(known_, [&](Index site) {
+        allocatable[static_cast<int>(site)] = sites_[site].allocatable;
+        return true;
+    });
     Occupancy empty(allocatable, {});
     bool none_carried = false;
     return empty.try_out(loads, none_carried);
 }
 
-/// Enough, though not needed: each bound load fits its place, and each set of places has room,
-/// beside those, for all other loads together.
+/// Enough, though not needed: each load that is bound to one place fits there, and each other set
+/// has room, beside those, for all others together. For a single load that is all there is to it.
 bool Occupancy::surely_fits_alone(std::span<const Load> loads) const {
     Int128 together = 0;
-    std::vector<std::pair<Index, std::int64_t>> bound;
-    for (const Load& load : loads) {
-        if (load.places->count() > 1) {
-            together += load.amount;
-            continue;
-        }
-        const auto place = static_cast<std::size_t>(load.places->first());
-        const Index site = place < site_of_place_.size() ? site_of_place_[place] : no_site;
-        if (site == no_site || sites_[site].allocatable < load.amount)
+    std::map<int, Int128> bound;
+    for (const Load& load : loads)
+        (load.places->count() == 1 ? bound[load.places->first()] : together) += load.amount;
+    const auto allocatable = [&](int place) -> std::int64_t {
+        const auto at = static_cast<std::size_t>(place);
+        return at < sites_.size() ? sites_[at].allocatable : 0;
+    };
+    for (const auto& [place, amount] : bound)
+        if (amount > allocatable(place))
             return false;
-        bound.emplace_back(site, load.amount);
-    }
     return std::ranges::all_of(loads, [&](const Load& load) {
         if (load.places->count() == 1)
-            return std::ranges::count(
-                       bound, site_of_place_[static_cast<std::size_t>(load.places->first())],
-                       &std::pair<Index, std::int64_t>::first) == 1;
+            return true;
         Int128 room = 0;
         for_each_bit(words_of(*load.places), [&](Index site) {
             room += sites_[site].allocatable;
             return true;
         });
-        for (const auto& [site, amount] : bound)
-            room -= load.places->contains(sites_[site].id) ? amount : 0;
+        for (const auto& [place, amount] : bound)
+            room -= load.places->contains(place) ? amount : 0;
         return room >= together;
     });
 }
@@ -454,7 +451,7 @@ bool Occupancy::is_bound_to(const IdSet& part, const IdSet& places) const {
     if (places.is_subset_of(part))
         return true;
     const Words sites = words_of(places);
-    return has_any(sites) && is_within(sites, words_of(part));
+    return has_any(sites) && is_within(sites, words_of(part), 0, sites.size());
 }
 
 PartState Occupancy::state_of(const IdSet& places) const {
@@ -475,13 +472,15 @@ PartState Occupancy::state_of(const IdSet& places) const {
         allocatable += site.allocatable;
         add(site.bound);
         if (rules_.whole_is_a_place &&
-            (site.bound.whole > 0 || rules_.always_whole.contains(site.id)))
+            (site.bound.whole > 0 || rules_.always_whole.contains(static_cast<int>(index))))
             whole += 1;
         return true;
     });
     for (const Class& each : classes_)
         if (each.held.sum() > 0 &&
-            (has_any(each.sites) ? is_within(each.sites, part) : each.places.is_subset_of(places)))
+            (each.first_word < each.end_word
+                 ? is_within(each.sites, part, each.first_word, each.end_word)
+                 : each.places.is_subset_of(places)))
             add(each.held);
     if (rules_.weights.whole == rules_.weights.pageable)
         whole = 0; // both kinds weigh the same: memory below ratio 1, and all at ratio 1
@@ -544,13 +543,14 @@ void Occupancy::remember(std::span<const Load> loads, const std::vector<ShortPar
     proofs.reserve(parts.size());
     for (const ShortPart& part : parts)
         proofs.push_back(words_of(part.places));
-    const auto is_inside = [&](const Words& sites) {
-        return std::ranges::any_of(proofs,
-                                   [&](const Words& proof) { return is_within(sites, proof); });
+    const auto is_inside = [&](const Class& held) {
+        return std::ranges::any_of(proofs, [&](const Words& proof) {
+            return is_within(held.sites, proof, held.first_word, held.end_word);
+        });
     };
     for (Class& held : classes_)
         if (held.held.sum() > 0)
-            held.refusals = (held.refusals & ~bit) | (is_inside(held.sites) ? bit : 0);
+            held.refusals = (held.refusals & ~bit) | (is_inside(held) ? bit : 0);
     for (Index i = 0; i < sites_.size(); ++i) {
         const bool inside =
             std::ranges::any_of(proofs, [&](const Words& proof) { return has(proof, i); });

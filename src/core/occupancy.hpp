@@ -125,13 +125,14 @@ class Occupancy {
     struct Class {
         IdSet places;
         Words sites;
+        std::size_t first_word = 0; ///< of sites, the words that are not all zero lie
+        std::size_t end_word = 0;   ///< in [first_word, end_word)
         Amounts held;
         Int128 missing = 0;         ///< of held, what is not carried
         std::vector<Part> parts;    ///< where the rest lies, by site, none empty
         std::uint64_t refusals = 0; ///< a bit per remembered refusal whose proof contains the set
     };
     struct Site {
-        int id = 0;
         Int128 room = 0; ///< left of its capacity
         std::int64_t allocatable = 0;
         Amounts bound;              ///< held on this site alone
@@ -171,7 +172,6 @@ class Occupancy {
     [[nodiscard]] Int128 part_on(Index class_index, Index site_index) const;
     void drop_class(Index index);
 
-    [[nodiscard]] IdSet reached_places() const;
     const Refusal* find_refusal(std::span<const Load> loads);
     void remember(std::span<const Load> loads, const std::vector<ShortPart>& parts,
                   bool inside_only);
@@ -180,8 +180,8 @@ class Occupancy {
     std::vector<IdSet> try_out(std::span<const Load> loads, bool& none_carried);
 
     PoolRules rules_;
-    std::vector<Site> sites_;
-    std::vector<Index> site_of_place_; ///< by place id; no_site where there is none
+    std::vector<Site> sites_; ///< by place id
+    Words known_;             ///< the places the pool has
     std::vector<Class> classes_;
     std::vector<Index> free_classes_;
     std::unordered_map<IdSet, Index> class_by_places_;

@@ -179,6 +179,8 @@ TEST_CASE("sets that hold the same ids are equal however they came about") {
     CHECK((IdSet{1} | IdSet{200}).count() == 2);
     CHECK(IdSet{5, 70}.ids() == std::vector<int>{5, 70});
     CHECK(IdSet{}.first() == -1);
+    CHECK(IdSet::from_words({0, 0b10, 0}) == IdSet{65});
+    CHECK(IdSet{65}.words() == std::vector<std::uint64_t>{0, 0b10});
     CHECK(IdSet{1}.is_subset_of(IdSet{1, 99}));
     CHECK_FALSE(IdSet{1, 99}.is_subset_of(IdSet{1}));
     CHECK(IdSet{}.is_subset_of(IdSet{}));
