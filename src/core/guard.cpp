@@ -23,6 +23,12 @@ Answer Guard::check(const Domain& domain) {
     return answer(domain, /*with_returning=*/false);
 }
 
+std::vector<Fit> Guard::advise(const Domain& domain) {
+    const Demand demand = make_demand(domain, host_, policy_);
+    const Ledger::Others others(ledger_, domain, demand, /*with_returning=*/false);
+    return what_fits(demand, ledger_.holdings(), host_);
+}
+
 std::optional<Answer> Guard::admit(const Domain& domain, Instant when, IfKept if_kept) {
     Answer given = answer(domain, /*with_returning=*/true);
     if (returns_in_time(domain, given.demand, when))

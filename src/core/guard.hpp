@@ -11,6 +11,7 @@
 
 #include "base/instant.hpp"
 #include "base/uuid.hpp"
+#include "core/advice.hpp"
 #include "core/decision.hpp"
 #include "core/domain.hpp"
 #include "core/foreign.hpp"
@@ -50,6 +51,9 @@ class Guard {
     /// What a start would be answered now, with places that are kept for returning guests counted
     /// as free. Changes nothing.
     [[nodiscard]] Answer check(const Domain& domain);
+
+    /// What of a start would fit now, by resource.
+    [[nodiscard]] std::vector<Fit> advise(const Domain& domain);
 
     /// Decides a start and, when it is admitted, holds its place: one step, so that of starts that
     /// race for one place exactly one gets it. `when` is the exec of the hook that asks. A second

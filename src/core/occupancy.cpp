@@ -404,6 +404,11 @@ std::vector<ShortPart> Occupancy::short_parts(std::span<const Load> loads) {
     return parts;
 }
 
+bool Occupancy::fits(std::span<const Load> loads) {
+    bool none_carried = false;
+    return short_alone(loads).empty() && try_out(loads, none_carried).empty();
+}
+
 std::vector<IdSet> Occupancy::short_alone(std::span<const Load> loads) const {
     if (surely_fits_alone(loads))
         return {};

@@ -94,6 +94,9 @@ class Occupancy {
     /// lowest place; none when the loads fit. What is held stays as it was.
     [[nodiscard]] std::vector<ShortPart> short_parts(std::span<const Load> loads);
 
+    /// Whether there are none.
+    [[nodiscard]] bool fits(std::span<const Load> loads);
+
     /// Whether what may lie on the places can lie nowhere but in the part. A place without room (a
     /// node with no pages of this size) is no way out.
     [[nodiscard]] bool is_bound_to(const IdSet& part, const IdSet& places) const;

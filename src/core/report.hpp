@@ -10,6 +10,7 @@
 
 #include "base/uuid.hpp"
 #include "core/admission.hpp"
+#include "core/advice.hpp"
 #include "core/host.hpp"
 #include "core/ledger.hpp"
 
@@ -73,6 +74,7 @@ struct Outcome {
     std::vector<ShownPiece> pieces;
     std::vector<Reason> reasons;
     std::vector<std::string> notes;
+    std::vector<Fit> fits; ///< of check: what would fit
 
     friend bool operator==(const Outcome&, const Outcome&) = default;
 };

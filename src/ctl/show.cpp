@@ -142,6 +142,16 @@ std::string outcome_text(const core::Outcome& outcome) {
         result += fmt::format("  {}{} ({})\n", one_line(reason.text),
                               reason.mode == core::Mode::enforce ? "" : ", only observed",
                               core::code_name(reason.code));
+    for (const core::Fit& fit : outcome.fits) {
+        const bool all =
+            outcome.demand.contains(fit.resource) && fit.largest >= outcome.demand.at(fit.resource);
+        result +=
+            fmt::format("  {}: {} would fit in this shape{}\n", fit.resource.name(),
+                        all ? "all" : amount(fit.resource, fit.largest),
+                        fit.nodes.empty() ? ", no single node has room for it"
+                                          : fmt::format("; any of nodes {} has room for it alone",
+                                                        fit.nodes.text()));
+    }
     for (const std::string& note : outcome.notes)
         result += fmt::format("  note: {}\n", one_line(note));
     return result;

@@ -198,9 +198,11 @@ std::string Service::check(const wire::Request& request) {
         answer = guard_.check(*domain);
     } else
         answer.decision = core::refuse_invalid(domain.error(), guard_.policy());
-    return reply(wire::Verdict::done,
-                 json::outcome_document(core::make_outcome(
-                     domain ? *domain : core::Domain{}, answer, guard_.host(), guard_.policy())));
+    core::Outcome outcome = core::make_outcome(domain ? *domain : core::Domain{}, answer,
+                                               guard_.host(), guard_.policy());
+    if (domain)
+        outcome.fits = guard_.advise(*domain);
+    return reply(wire::Verdict::done, json::outcome_document(outcome));
 }
 
 void Service::handle(virt::Message message) {

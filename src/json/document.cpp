@@ -102,6 +102,10 @@ void add_outcome(Json& json, const core::Outcome& outcome, bool decided) {
     }
     if (!outcome.notes.empty())
         json["notes"] = outcome.notes;
+    for (const core::Fit& fit : outcome.fits)
+        json["fits"].push_back({{"resource", fit.resource.name()},
+                                {"largest", fit.largest},
+                                {"nodes", ids(fit.nodes)}});
 }
 
 // ------------------------------------------------------------------ reading
@@ -249,6 +253,11 @@ core::Outcome read_outcome(const Json& json) {
         outcome.reasons.push_back(read_reason(reason));
     if (json.contains("notes"))
         outcome.notes = json.at("notes").get<std::vector<std::string>>();
+    if (json.contains("fits"))
+        for (const Json& fit : require_array(json.at("fits")))
+            outcome.fits.push_back({.resource = read_resource(fit.at("resource")),
+                                    .largest = read_integer(fit.at("largest")),
+                                    .nodes = read_ids(fit.at("nodes"))});
     return outcome;
 }
 

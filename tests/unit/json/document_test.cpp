@@ -48,7 +48,8 @@ core::Outcome outcome() {
                      .effective = gib,
                      .mode = core::Mode::observe,
                      .text = "too much"}},
-        .notes = {"PU 3 is offline"}};
+        .notes = {"PU 3 is offline"},
+        .fits = {{.resource = core::Resource::memory(), .largest = 1 << 30, .nodes = {1}}}};
 }
 
 core::Status status() {

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/advice.hpp"
+
+#include <algorithm>
+#include <span>
+
+#include "base/checked.hpp"
+
+namespace virtguard::core {
+
+namespace {
+
+using Pieces = std::span<const Piece>;
+
+/// What amounts of a resource come in.
+std::int64_t unit_of(const Resource& resource) {
+    switch (resource.kind) {
+    case Resource::Kind::cpu:
+        return 1;
+    case Resource::Kind::memory:
+        return std::int64_t{1} << 20;
+    case Resource::Kind::hugepages:
+        return resource.page_size;
+    }
+    std::unreachable();
+}
+
+/// The pieces at a smaller size: of vCPUs the first, of memory each its share.
+std::vector<Load> scaled(Pieces pieces, std::int64_t size, std::int64_t total) {
+    std::vector<Load> loads;
+    std::int64_t left = size;
+    for (const Piece& piece : pieces) {
+        std::int64_t amount = std::min(piece.amount, left);
+        if (piece.resource.kind != Resource::Kind::cpu)
+            amount = saturate(-multiply_divide(-Int128{piece.amount}, size, total));
+        left -= amount;
+        if (amount > 0 && !piece.places.empty())
+            loads.push_back({&piece.places, piece.whole, amount});
+    }
+    return loads;
+}
+
+/// Bisection: what fits fits smaller, too.
+std::int64_t largest_that_fits(Pieces pieces, std::int64_t total, Occupancy& occupancy) {
+    const std::int64_t unit = unit_of(pieces.front().resource);
+    if (occupancy.fits(scaled(pieces, total, total)))
+        return total;
+    std::int64_t fits = 0;
+    std::int64_t too_large = (total + unit - 1) / unit;
+    while (fits + 1 < too_large) {
+        const std::int64_t middle = fits + (too_large - fits) / 2;
+        (occupancy.fits(scaled(pieces, middle * unit, total)) ? fits : too_large) = middle;
+    }
+    return fits * unit;
+}
+
+/// Nodes that would take all of the pieces.
+IdSet nodes_that_take(Pieces pieces, Occupancy& occupancy, const Host& host) {
+    const Resource& resource = pieces.front().resource;
+    IdSet nodes;
+    for (const auto& [node, cpus] : host.node_cpus) {
+        IdSet places = host.places_of(resource, node);
+        if (resource.kind == Resource::Kind::cpu)
+            places &= host.shared_cpus;
+        std::int64_t pageable = 0;
+        std::int64_t whole = 0;
+        for (const Piece& piece : pieces)
+            (piece.whole ? whole : pageable) += piece.amount;
+        std::vector<Load> loads;
+        for (const auto& [is_whole, amount] : {std::pair(false, pageable), std::pair(true, whole)})
+            if (amount > 0)
+                loads.push_back({&places, is_whole, amount});
+        if (!places.empty() && occupancy.fits(loads))
+            nodes.insert(node);
+    }
+    return nodes;
+}
+
+} // namespace
+
+std::vector<Fit> what_fits(const Demand& demand, Holdings& others, const Host& host) {
+    std::vector<Fit> result;
+    for (auto first = demand.pieces.begin(); first != demand.pieces.end();) {
+        const Resource resource = first->resource;
+        const auto last = std::find_if(first, demand.pieces.end(), [&](const Piece& piece) {
+            return piece.resource != resource;
+        });
+        const Pieces pieces(first, last);
+        std::int64_t total = 0;
+        for (const Piece& piece : pieces)
+            total += piece.amount;
+        if (Occupancy* occupancy = others.occupancy(resource))
+            result.push_back({.resource = resource,
+                              .largest = largest_that_fits(pieces, total, *occupancy),
+                              .nodes = nodes_that_take(pieces, *occupancy, host)});
+        first = last;
+    }
+    return result;
+}
+
+} // namespace virtguard::core

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What would fit, where a start does not: for check and explain, never on the way to an answer.
+
+#include <cstdint>
+#include <vector>
+
+#include "core/demand.hpp"
+#include "core/host.hpp"
+#include "core/ledger.hpp"
+
+namespace virtguard::core {
+
+struct Fit {
+    Resource resource;
+    /// The most of the same shape that would fit: memory in proportion on the same places, to the
+    /// MiB or page; of vCPUs the first so many. All of the demand where it fits.
+    std::int64_t largest = 0;
+    IdSet nodes; ///< those on which all of it would fit, were it bound to that node alone
+
+    friend bool operator==(const Fit&, const Fit&) = default;
+};
+
+/// One per resource that the demand asks for, each looked at by itself. What others hold is tried
+/// on and stays as it was.
+[[nodiscard]] std::vector<Fit> what_fits(const Demand& demand, Holdings& others, const Host& host);
+
+} // namespace virtguard::core

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+
+#include "core/guard.hpp"
+#include "guests.hpp"
+
+using namespace virtguard;
+using namespace virtguard::core;
+
+namespace {
+
+Fit fit_of(Guard& guard, const Domain& domain, const Resource& resource) {
+    for (const Fit& fit : guard.advise(domain))
+        if (fit.resource == resource)
+            return fit;
+    return {};
+}
+
+} // namespace
+
+TEST_CASE("what would fit is the most of the same shape, and the nodes that would take all of it") {
+    Guard guard(equal_nodes(2, 4, 16 * gib), plain_policy());
+    guard.running(with_memory("bound", {bound_ram(10 * gib, {0})}), Instant{});
+
+    const Domain floating = with_memory("floating", {ram(30 * gib)});
+    CHECK(fit_of(guard, floating, Resource::memory()) ==
+          Fit{Resource::memory(), 22 * gib, IdSet{}});
+    const Domain bound = with_memory("other", {bound_ram(12 * gib, {0})});
+    CHECK(fit_of(guard, bound, Resource::memory()) == Fit{Resource::memory(), 6 * gib, IdSet{1}});
+    const Domain small = with_memory("small", {bound_ram(gib, {0})});
+    CHECK(fit_of(guard, small, Resource::memory()) == Fit{Resource::memory(), gib, IdSet{0, 1}});
+}
+
+TEST_CASE("of two cells each gives its share") {
+    Guard guard(equal_nodes(2, 4, 16 * gib), plain_policy());
+    guard.running(with_memory("there", {bound_ram(10 * gib, {0})}), Instant{});
+    const Domain cells = with_memory("cells", {bound_ram(12 * gib, {0}), bound_ram(12 * gib, {1})});
+    CHECK(fit_of(guard, cells, Resource::memory()) ==
+          Fit{Resource::memory(), 12 * gib, IdSet{}}); // 6 GiB of either
+}
+
+TEST_CASE("what would fit does not change what is held") {
+    Guard guard(equal_nodes(2, 4, 16 * gib), plain_policy());
+    const Domain domain = with_memory("there", {ram(10 * gib)});
+    guard.running(domain, Instant{});
+    const Holdings before = guard.ledger().holdings();
+    (void)guard.advise(domain);
+    (void)guard.advise(with_memory("other", {ram(100 * gib)}));
+    CHECK(guard.ledger().holdings() == before);
+}
