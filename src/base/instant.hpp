@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A point in time, counted from the boot of this host (CLOCK_BOOTTIME: goes on in suspend, never
-// jumps, and is the same in every process). Only loop reads the clock, loop::now(), and for programs
-// without a loop wire::now().
+// jumps, and is the same in every process). Only loop reads the clock, loop::now(), and for
+// programs without a loop wire::now().
 
 #include <chrono>
 

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Occupancy's answers, and the refusals it remembers; what it keeps is in occupancy.cpp.
+#include "core/occupancy.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/bits.hpp"
+
+namespace virtguard::core {
+
+/// Holds loads and takes them away again; the parts in which they did not fit.
+std::vector<IdSet> Occupancy::try_out(std::span<const Load> loads, bool& none_carried) {
+    std::vector<IdSet> parts;
+    trying_ = true;
+    none_carried = true;
+    const std::uint64_t version = version_;
+    for (const Load& load : loads) {
+        const Int128 before = uncarried_;
+        hold(*load.places, load.whole, load.amount);
+        const Int128 missing = uncarried_ - before;
+        none_carried &= missing == static_cast<Int128>(load.amount) * rules_.weights.of(load.whole);
+        if (missing == 0)
+            continue;
+        // Its last search found no room: what it reached is the proof.
+        IdSet part = IdSet::from_words(reached_) | *load.places;
+        std::erase_if(parts, [&](const IdSet& other) {
+            const bool joined = other.intersects(part);
+            if (joined)
+                part |= other;
+            return joined;
+        });
+        parts.push_back(std::move(part));
+    }
+    for (const Load& load : loads)
+        hold(*load.places, load.whole, -load.amount);
+    version_ = version;
+    trying_ = false;
+    std::ranges::sort(parts, {}, &IdSet::first);
+    return parts;
+}
+
+std::vector<ShortPart> Occupancy::short_parts(std::span<const Load> loads) {
+    if (const Refusal* known = find_refusal(loads))
+        return known->parts;
+    std::vector<ShortPart> parts;
+    for (IdSet& places : short_alone(loads)) {
+        const PartState state = state_of(places);
+        parts.push_back({std::move(places), state, /*alone=*/true});
+    }
+    const std::size_t alone = parts.size();
+    bool none_carried = false;
+    for (IdSet& places : try_out(loads, none_carried)) {
+        // A part that is too small even when empty needs no second reason.
+        if (std::ranges::any_of(parts, [&](const ShortPart& part) {
+                return part.alone && part.places.intersects(places);
+            }))
+            continue;
+        const PartState state = state_of(places);
+        parts.push_back({std::move(places), state});
+    }
+    if (!parts.empty())
+        remember(loads, parts, alone == 0 && none_carried && loads.size() == 1);
+    return parts;
+}
+
+bool Occupancy::fits(std::span<const Load> loads) {
+    bool none_carried = false;
+    return short_alone(loads).empty() && try_out(loads, none_carried).empty();
+}
+
+std::vector<IdSet> Occupancy::short_alone(std::span<const Load> loads) const {
+    if (surely_fits_alone(loads))
+        return {};
+    if (loads.size() == 1)
+        return {*loads.front().places};
+    std::map<int, std::int64_t> allocatable;
+    for_each_bit(known_, [&](Index site) {
+        allocatable[static_cast<int>(site)] = sites_[site].allocatable;
+        return true;
+    });
+    Occupancy empty(allocatable, {});
+    bool none_carried = false;
+    return empty.try_out(loads, none_carried);
+}
+
+/// Enough, though not needed: each load that is bound to one place fits there, and each other set
+/// has room, beside those, for all others together. For a single load that is all there is to it.
+bool Occupancy::surely_fits_alone(std::span<const Load> loads) const {
+    Int128 together = 0;
+    std::map<int, Int128> bound;
+    for (const Load& load : loads)
+        (load.places->count() == 1 ? bound[load.places->first()] : together) += load.amount;
+    const auto allocatable = [&](int place) -> std::int64_t {
+        const auto at = static_cast<std::size_t>(place);
+        return at < sites_.size() ? sites_[at].allocatable : 0;
+    };
+    for (const auto& [place, amount] : bound)
+        if (amount > allocatable(place))
+            return false;
+    return std::ranges::all_of(loads, [&](const Load& load) {
+        if (load.places->count() == 1)
+            return true;
+        Int128 room = 0;
+        for_each_bit(words_of(*load.places), [&](Index site) {
+            room += sites_[site].allocatable;
+            return true;
+        });
+        for (const auto& [place, amount] : bound)
+            room -= load.places->contains(place) ? amount : 0;
+        return room >= together;
+    });
+}
+
+bool Occupancy::is_bound_to(const IdSet& part, const IdSet& places) const {
+    if (places.is_subset_of(part))
+        return true;
+    const Words sites = words_of(places);
+    return has_any(sites) && is_within(sites, words_of(part), 0, sites.size());
+}
+
+PartState Occupancy::state_of(const IdSet& places) const {
+    const Words part = words_of(places);
+    Int128 allocatable = 0;
+    Int128 whole = 0;
+    Int128 held = 0;
+    Int128 used = 0;
+    const auto add = [&](const Amounts& amounts) {
+        held += amounts.sum();
+        used += static_cast<Int128>(amounts.pageable) * rules_.weights.pageable +
+                static_cast<Int128>(amounts.whole) * rules_.weights.whole;
+        if (!rules_.whole_is_a_place)
+            whole += amounts.whole;
+    };
+    for_each_bit(part, [&](Index index) {
+        const Site& site = sites_[index];
+        allocatable += site.allocatable;
+        add(site.bound);
+        if (rules_.whole_is_a_place &&
+            (site.bound.whole > 0 || rules_.always_whole.contains(static_cast<int>(index))))
+            whole += 1;
+        return true;
+    });
+    for (const Class& each : classes_)
+        if (each.held.sum() > 0 &&
+            (each.first_word < each.end_word
+                 ? is_within(each.sites, part, each.first_word, each.end_word)
+                 : each.places.is_subset_of(places)))
+            add(each.held);
+    if (rules_.weights.whole == rules_.weights.pageable)
+        whole = 0; // both kinds weigh the same: memory below ratio 1, and all at ratio 1
+    return {.allocatable = saturate(allocatable),
+            .effective = saturate(
+                floor_divide((allocatable - whole) * rules_.weights.room, rules_.weights.pageable) +
+                whole),
+            .held = saturate(held),
+            .slack = allocatable * rules_.weights.room - used};
+}
+
+std::int64_t Occupancy::most_for(const IdSet& places) const {
+    Occupancy trial = *this;
+    Int128 room = 0;
+    for (const Site& site : sites_)
+        room += site.room;
+    const std::int64_t more = saturate(room / rules_.weights.pageable + 1);
+    trial.hold(places, /*whole=*/false, more);
+    const Int128 missing = trial.uncarried_ - uncarried_;
+    return saturate(floor_divide(static_cast<Int128>(more) * rules_.weights.pageable - missing,
+                                 rules_.weights.pageable));
+}
+
+// ------------------------------------------------------------------ remembered refusals
+
+/// What lies inside the proofs of these has changed.
+void Occupancy::touch(std::uint64_t refusals) {
+    if (trying_)
+        return;
+    for (; refusals != 0; refusals &= refusals - 1)
+        refusals_[static_cast<std::size_t>(std::countr_zero(refusals))].used = false;
+}
+
+const Occupancy::Refusal* Occupancy::find_refusal(std::span<const Load> loads) {
+    const auto is_asked = [&](const Refusal& refusal) {
+        if (!refusal.used || refusal.asked.size() != loads.size())
+            return false;
+        for (std::size_t i = 0; i < loads.size(); ++i)
+            if (refusal.amounts[i] != loads[i].amount ||
+                refusal.asked[i].second != loads[i].whole ||
+                refusal.asked[i].first != *loads[i].places)
+                return false;
+        return refusal.inside_only || refusal.version == version_;
+    };
+    const auto found = std::ranges::find_if(refusals_, is_asked);
+    return found == refusals_.end() ? nullptr : &*found;
+}
+
+void Occupancy::remember(std::span<const Load> loads, const std::vector<ShortPart>& parts,
+                         bool inside_only) {
+    const std::size_t slot = next_refusal_++ % max_refusals;
+    const std::uint64_t bit = std::uint64_t{1} << slot;
+    Refusal& refusal = refusals_[slot];
+    refusal = {.parts = parts, .version = version_, .inside_only = inside_only, .used = true};
+    for (const Load& load : loads) {
+        refusal.asked.emplace_back(*load.places, load.whole);
+        refusal.amounts.push_back(load.amount);
+    }
+    std::vector<Words> proofs;
+    proofs.reserve(parts.size());
+    for (const ShortPart& part : parts)
+        proofs.push_back(words_of(part.places));
+    const auto is_inside = [&](const Class& held) {
+        return std::ranges::any_of(proofs, [&](const Words& proof) {
+            return is_within(held.sites, proof, held.first_word, held.end_word);
+        });
+    };
+    for (Class& held : classes_)
+        if (held.held.sum() > 0)
+            held.refusals = (held.refusals & ~bit) | (is_inside(held) ? bit : 0);
+    for (Index i = 0; i < sites_.size(); ++i) {
+        const bool inside =
+            std::ranges::any_of(proofs, [&](const Words& proof) { return has(proof, i); });
+        sites_[i].refusals = (sites_[i].refusals & ~bit) | (inside ? bit : 0);
+    }
+}
+
+} // namespace virtguard::core
