@@ -216,6 +216,7 @@ TEST_CASE("checked arithmetic says when it overflows") {
     CHECK(floor_divide(3, 2) == 1);
     CHECK(multiply_divide(7, 3, 2) == 10);
     CHECK(multiply_divide(-7, 3, 2) == -11);
-    CHECK(multiply_divide(static_cast<Int128>(1) << 100, most, static_cast<Int128>(1) << 100) == most);
+    CHECK(multiply_divide(static_cast<Int128>(1) << 100, most, static_cast<Int128>(1) << 100) ==
+          most);
     CHECK(saturate(static_cast<Int128>(most) + 1) == most);
 }

@@ -11,8 +11,8 @@
 #include <rapidcheck.h>
 
 #include "core/guard.hpp"
-#include "model/placement.hpp"
 #include "guests.hpp"
+#include "model/placement.hpp"
 
 using namespace virtguard;
 using namespace virtguard::core;
