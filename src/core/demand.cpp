@@ -2,7 +2,10 @@
 #include "core/demand.hpp"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <tuple>
+#include <utility>
 
 #include "base/checked.hpp"
 #include "base/text.hpp"
@@ -27,7 +30,7 @@ class Builder {
             add_memory(part);
         add_overhead();
         merge_pieces(demand_.pieces);
-        std::ranges::stable_sort(demand_.impossible, {}, &Reason::code);
+        say_what_is_impossible();
         return std::move(demand_);
     }
 
@@ -51,7 +54,7 @@ class Builder {
         if (piece.amount > 0)
             demand_.pieces.push_back(std::move(piece));
     }
-    void impossible(Reason reason) { demand_.impossible.push_back(std::move(reason)); }
+    void say_what_is_impossible();
 
     const Domain& domain_;
     const Host& host_;
@@ -60,6 +63,18 @@ class Builder {
     IdSet overhead_nodes_;
     std::int64_t base_page_ram_ = 0;
     std::int64_t vcpus_ = 0;
+
+    /// vCPUs whose PUs are none that guests may use.
+    struct Unplaced {
+        IdSet pus;
+        std::int64_t vcpus = 0;
+    };
+    // What is impossible, with how much is asked for: one reason each, however many pieces ask.
+    std::map<std::pair<Resource, IdSet>, std::int64_t> absent_nodes_;
+    std::map<std::optional<std::int64_t>, std::int64_t> absent_page_sizes_;
+    Unplaced dedicated_;
+    Unplaced shared_;
+    std::int64_t floating_ = 0; ///< vCPUs that may run anywhere, where there is nowhere
 };
 
 void Builder::add_vcpus(const VcpuGroup& group) {
@@ -71,10 +86,13 @@ void Builder::add_vcpus(const VcpuGroup& group) {
         return add_dedicated(group.cpus->first(), count);
     const IdSet places = group.cpus ? host_.cpus_of(*group.cpus) & host_.shared_cpus
                                     : host_.pool(Resource::cpu())->unbound;
-    if (places.empty())
-        impossible(cpu_not_available(host_, group.cpus, count, /*dedicated=*/false));
-    else if (group.cpus)
+    if (group.cpus && places.empty()) {
+        shared_.pus |= *group.cpus;
+        shared_.vcpus += count;
+    } else if (group.cpus)
         note_unusable(*group.cpus);
+    else if (places.empty())
+        floating_ += count;
     add({Resource::cpu(), places, /*whole=*/false, count});
 }
 
@@ -83,7 +101,8 @@ void Builder::add_vcpus(const VcpuGroup& group) {
 void Builder::add_dedicated(int pu, std::int64_t count) {
     const IdSet places = host_.cpus_of(IdSet{pu}) & host_.dedicated_cpus;
     if (places.empty()) {
-        impossible(cpu_not_available(host_, IdSet{pu}, count, /*dedicated=*/true));
+        dedicated_.pus.insert(pu);
+        dedicated_.vcpus += count;
         return add({Resource::cpu(), {}, /*whole=*/false, count});
     }
     const bool counted = std::ranges::any_of(demand_.pieces, [&](const Piece& piece) {
@@ -126,7 +145,7 @@ std::optional<Resource> Builder::resource_of(const MemoryPart& part, std::int64_
         return Resource::memory();
     if (size && host_.pool(Resource::hugepages(*size)) != nullptr)
         return Resource::hugepages(*size);
-    impossible(no_such_page_size(size, amount));
+    absent_page_sizes_[size] += amount;
     return size ? std::optional(Resource::hugepages(*size)) : std::nullopt;
 }
 
@@ -138,7 +157,7 @@ IdSet Builder::nodes_for(const MemoryPart& part, const Resource& resource, std::
     }
     const IdSet nodes = host_.pool(Resource::memory())->all();
     if (const IdSet absent = *part.bound_to - nodes; !absent.empty())
-        impossible(no_such_node(resource, absent, amount));
+        absent_nodes_[{resource, absent}] += amount;
     overhead_nodes_ |= *part.bound_to & nodes;
     return pool == nullptr ? IdSet{} : *part.bound_to & nodes;
 }
@@ -158,6 +177,19 @@ void Builder::add_memory(const MemoryPart& part) {
     else
         amount = checked_round_up(amount, resource->page_size).value_or(amount);
     add({*resource, nodes_for(part, *resource, amount), whole, amount});
+}
+
+void Builder::say_what_is_impossible() {
+    std::vector<Reason>& reasons = demand_.impossible;
+    for (const auto& [where, amount] : absent_nodes_)
+        reasons.push_back(no_such_node(where.first, where.second, amount));
+    for (const auto& [size, amount] : absent_page_sizes_)
+        reasons.push_back(no_such_page_size(size, amount));
+    for (const bool dedicated : {true, false})
+        if (const Unplaced& vcpus = dedicated ? dedicated_ : shared_; vcpus.vcpus > 0)
+            reasons.push_back(cpu_not_available(host_, vcpus.pus, vcpus.vcpus, dedicated));
+    if (floating_ > 0)
+        reasons.push_back(cpu_not_available(host_, std::nullopt, floating_, /*dedicated=*/false));
 }
 
 void Builder::add_overhead() {

@@ -491,3 +491,17 @@ TEST_CASE("pieces alike in resource, places and wholeness become one") {
     merge_pieces(empty);
     CHECK(empty.empty());
 }
+
+TEST_CASE("what is impossible is said once, however many pieces ask for it") {
+    Domain domain = with_memory("cells", {bound_ram(4 * gib, {7}), bound_ram(4 * gib, {7})});
+    domain.vcpus = {{.cpus = IdSet{100}, .current = 1, .maximum = 1},
+                    {.cpus = IdSet{101}, .current = 1, .maximum = 1}};
+    const Policy policy;
+    const Demand demand =
+        make_demand(domain, make_host(equal_nodes(2, 4, 16 * gib), policy), policy);
+    REQUIRE(demand.impossible.size() == 2);
+    CHECK(demand.impossible[0].text == "memory on node 7: host has no such node");
+    CHECK(demand.impossible[0].requested == 8 * gib);
+    CHECK(demand.impossible[1].text == "cpu: 2 vCPUs pinned to PUs 100-101, which guests may not "
+                                       "use: 100-101 (absent)");
+}
