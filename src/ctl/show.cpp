@@ -145,12 +145,12 @@ std::string outcome_text(const core::Outcome& outcome) {
     for (const core::Fit& fit : outcome.fits) {
         const bool all =
             outcome.demand.contains(fit.resource) && fit.largest >= outcome.demand.at(fit.resource);
-        result +=
-            fmt::format("  {}: {} would fit in this shape{}\n", fit.resource.name(),
-                        all ? "all" : amount(fit.resource, fit.largest),
-                        fit.nodes.empty() ? ", no single node has room for it"
-                                          : fmt::format("; any of nodes {} has room for it alone",
-                                                        fit.nodes.text()));
+        std::string where = "no single node has room for all of it";
+        if (!fit.nodes.empty())
+            where = fmt::format("{} {} has room for all of it",
+                                fit.nodes.count() == 1 ? "node" : "any of nodes", fit.nodes.text());
+        result += fmt::format("  {}: {} would fit in this shape; {}\n", fit.resource.name(),
+                              all ? "all" : amount(fit.resource, fit.largest), where);
     }
     for (const std::string& note : outcome.notes)
         result += fmt::format("  note: {}\n", one_line(note));

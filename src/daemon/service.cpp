@@ -219,12 +219,10 @@ void Service::handle(virt::Message message) {
         return;
     }
     if (const auto* lost = std::get_if<virt::Lost>(&message)) {
-        libvirt_problem_ = lost->why;
-        log(Level::notice, "libvirt: {}; deciding on what is known", lost->why);
+        libvirt_problem_ = lost->why; // which the libvirt thread has logged
         return;
     }
     libvirt_problem_.clear();
-    log(Level::notice, "libvirt: connected");
 }
 
 void Service::look(virt::Look seen) {

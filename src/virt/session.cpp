@@ -129,7 +129,7 @@ class Session::Worker {
     void lost(std::string why) {
         if (lost_ == why)
             return;
-        log(Level::warning, "libvirt: {}, trying again", why);
+        log(Level::warning, "libvirt: {}; deciding on what is known, trying again", why);
         lost_ = std::move(why);
         announced_ = false;
     }
