@@ -150,7 +150,7 @@ void Guard::apply(Topology topology) {
 
 void Guard::set_page_use(std::vector<PageUse> use) {
     page_use_ = std::move(use);
-    account_foreign();
+    ledger_.set_foreign(foreign_pages_.update(host_, ledger_.holdings(), page_use_));
 }
 
 void Guard::reserve(const std::string& name, Reservation reservation) {
