@@ -39,7 +39,9 @@ bool Decision::admitted() const {
 
 std::string refusal_line(std::string_view domain_name, const Decision& decision) {
     constexpr std::size_t max_length = 2000;
-    std::string line = fmt::format("virtguard: refused {}: ", printable(domain_name));
+    std::string line =
+        fmt::format("virtguard: refused {}: ",
+                    domain_name.empty() ? "a domain without a name" : printable(domain_name));
     bool first = true;
     for (const Reason& reason : decision.reasons) {
         if (reason.mode != Mode::enforce)

@@ -21,6 +21,7 @@ namespace virtguard::ctl {
 struct Start {
     bool already_runs = false;
     Result<core::Domain> domain; ///< Errc::invalid: a domain that no host could run
+    core::Domain identity;       ///< then: its name and UUID, as far as they can be read
 };
 /// stop:NAME-or-UUID
 struct Stop {

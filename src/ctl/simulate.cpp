@@ -86,7 +86,7 @@ class Simulation {
     Result<> apply(const Start& start) {
         json::Event& event = done_.back();
         event.decided = !start.already_runs;
-        const core::Domain domain = start.domain.value_or(core::Domain{});
+        const core::Domain domain = start.domain.value_or(start.identity);
         event.outcome =
             core::make_outcome(domain, answer_to(start), guard_.host(), guard_.policy());
         any_refused_ |= event.decided && !event.outcome->admitted;

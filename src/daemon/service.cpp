@@ -95,8 +95,8 @@ void Service::prepare(const wire::Request& request, Reply reply) {
     if (domain)
         return decide({*std::move(domain), request.header, std::move(reply)});
     if (domain.error().code == Errc::invalid)
-        return answer({}, {.decision = core::refuse_invalid(domain.error(), guard_.policy())},
-                      reply);
+        return answer(domxml::parse_identity(request.body),
+                      {.decision = core::refuse_invalid(domain.error(), guard_.policy())}, reply);
     log(Level::error, "a start was not decided: {}", domain.error().what);
     reply(wire::encode_reply(wire::Operation::prepare, wire::Verdict::error, domain.error().what));
 }
@@ -198,8 +198,9 @@ std::string Service::check(const wire::Request& request) {
         answer = guard_.check(*domain);
     } else
         answer.decision = core::refuse_invalid(domain.error(), guard_.policy());
-    core::Outcome outcome = core::make_outcome(domain ? *domain : core::Domain{}, answer,
-                                               guard_.host(), guard_.policy());
+    core::Outcome outcome =
+        core::make_outcome(domain ? *domain : domxml::parse_identity(request.body), answer,
+                           guard_.host(), guard_.policy());
     if (domain)
         outcome.fits = guard_.advise(*domain);
     return reply(wire::Verdict::done, json::outcome_document(outcome));

@@ -124,4 +124,13 @@ Result<core::Domain> parse_domain(std::string_view xml) {
     return domain;
 }
 
+core::Domain parse_identity(std::string_view xml) {
+    core::Domain domain;
+    if (const auto document = Document::parse(xml)) {
+        domain.name = document->root().child("name").text();
+        domain.uuid = Uuid::parse(document->root().child("uuid").text());
+    }
+    return domain;
+}
+
 } // namespace virtguard::domxml

@@ -39,4 +39,8 @@ void initialise();
 /// Threads may call it at the same time. It keeps nothing of the text.
 [[nodiscard]] Result<core::Domain> parse_domain(std::string_view xml);
 
+/// Who a domain is that parse_domain() says cannot be: its name and UUID, as far as they can be
+/// read; nothing else of it is set.
+[[nodiscard]] core::Domain parse_identity(std::string_view xml);
+
 } // namespace virtguard::domxml

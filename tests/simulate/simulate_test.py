@@ -102,6 +102,7 @@ class Document(Case):
         self.assertEqual(status, 1)
         self.assertEqual(self.refused(document), [("invalid-domain", "", [], 0, 0, 0)])
         self.assertEqual(document["events"][0]["demand"], {})
+        self.assertEqual(document["events"][0]["domain"], "none")
 
     def test_hostile_names_stay_inside_their_strings(self):
         name = 'a"b\\c\n\x1b[31mü.xml'

@@ -168,7 +168,7 @@ TEST_CASE(
     Bench bench;
     const auto [body, verdict, line] = GENERATE(table<std::string, wire::Verdict, std::string>({
         {"<domain><name>a</name><memory>0</memory></domain>", wire::Verdict::refused,
-         "virtguard: refused : invalid domain: line 1: <memory>: no memory: expected some here "
+         "virtguard: refused a: invalid domain: line 1: <memory>: no memory: expected some here "
          "or in guest cells"},
         {"hello", wire::Verdict::error, "line 1: not XML: Start tag expected, '<' not found"},
         {"", wire::Verdict::error, "line 1: not XML: Document is empty"},

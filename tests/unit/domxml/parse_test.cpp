@@ -303,3 +303,14 @@ TEST_CASE("two threads read documents of their own") {
 }
 
 } // namespace virtguard::domxml
+
+TEST_CASE("a domain that cannot be still says who it is") {
+    const auto impossible = virtguard::domxml::parse_identity(
+        "<domain><name>none</name><memory>0</memory>"
+        "<uuid>6f1c1ed5-40e5-4bb5-8f4e-5f0a3c0e9b11</uuid></domain>");
+    CHECK(impossible.name == "none");
+    CHECK(impossible.uuid == virtguard::Uuid::parse("6f1c1ed5-40e5-4bb5-8f4e-5f0a3c0e9b11"));
+    CHECK(virtguard::domxml::parse_identity("<domain><uuid>none</uuid></domain>") ==
+          virtguard::core::Domain{});
+    CHECK(virtguard::domxml::parse_identity("not XML") == virtguard::core::Domain{});
+}
