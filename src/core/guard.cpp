@@ -176,6 +176,11 @@ bool Guard::is_older(const std::string& identity, Instant when) const {
 }
 
 void Guard::record(const Domain& domain, GuestState state, Instant when) {
+    // What a look finds each minute of each guest is mostly what is known.
+    const std::string identity = identity_of(domain);
+    if (const Guest* known = ledger_.find(identity);
+        known != nullptr && known->state == state && known->domain == domain)
+        return ledger_.confirm(identity, when);
     ledger_.put({.domain = domain,
                  .scheduler = ownership_of(domain, policy_.scheduler).scheduler,
                  .state = state,

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/checked.hpp"
+#include "core/admission.hpp"
 
 namespace virtguard::core {
 
@@ -127,6 +128,12 @@ void Ledger::put(Guest guest) {
     rebook(kept.domain);
 }
 
+void Ledger::confirm(const std::string& identity, Instant when) {
+    const auto found = guests_.find(identity);
+    if (found != guests_.end())
+        found->second.changed = when;
+}
+
 void Ledger::erase(const std::string& identity) {
     const auto found = guests_.find(identity);
     if (found == guests_.end())
@@ -156,6 +163,7 @@ void Ledger::set_foreign(std::vector<Piece> pieces) {
 void Ledger::recompute(const Host& host, const Policy& policy) {
     holdings_ = Holdings(host);
     for (auto& [identity, guest] : guests_) {
+        guest.scheduler = ownership_of(guest.domain, policy.scheduler).scheduler;
         guest.demand = make_held_demand(guest.domain, host, policy);
         account(guest, 1);
     }

@@ -112,13 +112,15 @@ class Ledger {
 
     /// Records a guest, in place of the one of that identity.
     void put(Guest guest);
+    /// What is known of a guest is known to be true at a later time; nothing where there is none.
+    void confirm(const std::string& identity, Instant when);
     /// Forgets a guest; nothing where there is none.
     void erase(const std::string& identity);
     /// Records a reservation, in place of the one of that name.
     void reserve(const std::string& name, Reservation reservation);
     /// Replaces what is foreign.
     void set_foreign(std::vector<Piece> pieces);
-    /// Works all demands out anew, after the host or the policy has changed.
+    /// Works all demands and owners out anew, after the host or the policy has changed.
     void recompute(const Host& host, const Policy& policy);
 
     /// While it lives, holdings() is what others would hold if a guest started: without what it

@@ -275,3 +275,24 @@ TEST_CASE("a claim that is released, and a guest that a look finds gone, leave n
     guard.reconcile({.began = at(24s)});
     CHECK(states(guard) == "");
 }
+
+TEST_CASE("a look that finds what is known makes that true for later, and changes nothing held") {
+    Guard guard = plain_guard();
+    guard.running(guest(1), at(1s));
+    const Holdings before = guard.ledger().holdings();
+    guard.reconcile({.began = at(10s), .active = {guest(1)}});
+    CHECK(guard.ledger().holdings() == before);
+    guard.released(id(1), at(5s)); // from before the look
+    CHECK(guard.ledger().find(id(1)) != nullptr);
+    guard.released(id(1), at(11s));
+    CHECK(guard.ledger().find(id(1)) == nullptr);
+}
+
+TEST_CASE("a new policy's default scheduler owns the guests that name none") {
+    Guard guard = plain_guard();
+    guard.running(guest(1), at(1s));
+    Policy policy = plain_policy();
+    policy.scheduler.default_name = "cortex";
+    guard.apply(policy);
+    CHECK(guard.ledger().find(id(1))->scheduler == "cortex");
+}
