@@ -19,8 +19,8 @@ namespace {
 
 std::unexpected<Error> failed(const std::filesystem::path& path, int error) {
     // ESRCH: the process that a file of /proc is about has ended.
-    const bool absent = error == ENOENT || error == ENOTDIR || error == ENODEV || error == ENXIO ||
-                        error == ESRCH;
+    const bool absent =
+        error == ENOENT || error == ENOTDIR || error == ENODEV || error == ENXIO || error == ESRCH;
     return fail(absent ? Errc::not_found : Errc::io, "{}: {}", printable(path.native()),
                 std::generic_category().message(error));
 }
