@@ -138,6 +138,14 @@ void Guard::reconcile(const std::string& identity, const std::optional<Domain>& 
     forget(identity, began);
 }
 
+void Guard::set_residency(std::map<std::string, Residency> guests, Instant when) {
+    for (auto& [identity, residency] : guests)
+        if (const Guest* guest = ledger_.find(identity);
+            guest != nullptr && guest->state == GuestState::running && !is_older(identity, when))
+            ledger_.set_residency(identity, std::move(residency), host_);
+    account_foreign();
+}
+
 void Guard::apply(Policy policy) {
     policy_ = std::move(policy);
     recompute();
@@ -178,14 +186,18 @@ bool Guard::is_older(const std::string& identity, Instant when) const {
 void Guard::record(const Domain& domain, GuestState state, Instant when) {
     // What a look finds each minute of each guest is mostly what is known.
     const std::string identity = identity_of(domain);
-    if (const Guest* known = ledger_.find(identity);
-        known != nullptr && known->state == state && known->domain == domain)
+    const Guest* known = ledger_.find(identity);
+    if (known != nullptr && known->state == state && known->domain == domain)
         return ledger_.confirm(identity, when);
-    ledger_.put({.domain = domain,
-                 .scheduler = ownership_of(domain, policy_.scheduler).scheduler,
-                 .state = state,
-                 .changed = when,
-                 .demand = make_held_demand(domain, host_, policy_)});
+    Guest guest{.domain = domain,
+                .scheduler = ownership_of(domain, policy_.scheduler).scheduler,
+                .state = state,
+                .changed = when,
+                .demand = make_held_demand(domain, host_, policy_)};
+    if (known != nullptr && known->state == GuestState::running && state == GuestState::running)
+        guest.residency = known->residency;
+    guest.bind(host_);
+    ledger_.put(std::move(guest));
     account_foreign();
 }
 

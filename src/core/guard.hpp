@@ -19,6 +19,7 @@
 #include "core/ledger.hpp"
 #include "core/policy.hpp"
 #include "core/report.hpp"
+#include "core/residency.hpp"
 #include "core/topology.hpp"
 
 namespace virtguard::core {
@@ -88,6 +89,10 @@ class Guard {
 
     /// One domain looked at: running as given, or (nothing) not active.
     void reconcile(const std::string& identity, const std::optional<Domain>& active, Instant began);
+
+    /// What running guests were seen to occupy, by identity, in looks that began at `when`: what is
+    /// there stays there. Ignored for a guest that is not running or has changed since then.
+    void set_residency(std::map<std::string, Residency> guests, Instant when);
 
     void apply(Policy policy);
     void apply(Topology topology);

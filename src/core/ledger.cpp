@@ -107,13 +107,20 @@ bool is_covered(const std::vector<Piece>& pieces, std::vector<Piece> before) {
     return true;
 }
 
+void Guest::bind(const Host& host) {
+    if (residency.empty())
+        bound.reset();
+    else
+        bound = bind_resident(demand.pieces, residency, host);
+}
+
 const Guest* Ledger::find(const std::string& identity) const {
     const auto found = guests_.find(identity);
     return found == guests_.end() ? nullptr : &found->second;
 }
 
 void Ledger::account(const Guest& guest, int sign) {
-    holdings_.add(guest.demand.pieces, column_of(guest.state), sign);
+    holdings_.add(guest.held(), column_of(guest.state), sign);
 }
 
 void Ledger::put(Guest guest) {
@@ -132,6 +139,17 @@ void Ledger::confirm(const std::string& identity, Instant when) {
     const auto found = guests_.find(identity);
     if (found != guests_.end())
         found->second.changed = when;
+}
+
+void Ledger::set_residency(const std::string& identity, Residency residency, const Host& host) {
+    const auto found = guests_.find(identity);
+    if (found == guests_.end() || found->second.residency == residency)
+        return;
+    Guest& guest = found->second;
+    account(guest, -1);
+    guest.residency = std::move(residency);
+    guest.bind(host);
+    account(guest, 1);
 }
 
 void Ledger::erase(const std::string& identity) {
@@ -165,6 +183,7 @@ void Ledger::recompute(const Host& host, const Policy& policy) {
     for (auto& [identity, guest] : guests_) {
         guest.scheduler = ownership_of(guest.domain, policy.scheduler).scheduler;
         guest.demand = make_held_demand(guest.domain, host, policy);
+        guest.bind(host);
         account(guest, 1);
     }
     holdings_.add(foreign_, &Share::foreign, 1);
@@ -227,7 +246,7 @@ Ledger::Others::~Others() {
 
 void Ledger::Others::take_away(const std::string& identity) {
     if (const Guest* guest = ledger_.find(identity))
-        changes_.push_back({guest->demand.pieces, column_of(guest->state), -1});
+        changes_.push_back({guest->held(), column_of(guest->state), -1});
 }
 
 } // namespace virtguard::core

@@ -15,6 +15,7 @@
 #include "core/demand.hpp"
 #include "core/domain.hpp"
 #include "core/occupancy.hpp"
+#include "core/residency.hpp"
 #include "core/resource.hpp"
 
 namespace virtguard::core {
@@ -80,8 +81,15 @@ struct Guest {
     Domain domain;
     std::string scheduler; ///< the owner, the default scheduler where the domain names none
     GuestState state = GuestState::pending;
-    Instant changed; ///< when what made it so happened: a hook's exec, a look's beginning
-    Demand demand;   ///< of the domain, with the policy and host of now
+    Instant changed;       ///< when what made it so happened: a hook's exec, a look's beginning
+    Demand demand;         ///< of the domain, with the policy and host of now
+    Residency residency{}; ///< what it was seen to occupy, while it runs
+    /// The demand's pieces with what is resident bound; nothing where no residency is known.
+    std::optional<std::vector<Piece>> bound{};
+
+    [[nodiscard]] const std::vector<Piece>& held() const { return bound ? *bound : demand.pieces; }
+    /// Works out `bound` for the host of now.
+    void bind(const Host& host);
 };
 
 /// Whether each piece was there before: of the same resource and wholeness, no more of it, and on
@@ -94,8 +102,8 @@ struct Reservation {
     std::optional<std::string> guest; ///< the name or UUID of the guest that takes from it
 };
 
-/// Invariant: holdings() is the sum of the guests' demands, of what the reservations have left, and
-/// of what is foreign.
+/// Invariant: holdings() is the sum of what the guests hold, of what the reservations have left,
+/// and of what is foreign.
 class Ledger {
   public:
     explicit Ledger(const Host& host) : holdings_(host) {}
@@ -114,6 +122,8 @@ class Ledger {
     void put(Guest guest);
     /// What is known of a guest is known to be true at a later time; nothing where there is none.
     void confirm(const std::string& identity, Instant when);
+    /// Binds what a guest occupies to where it lies; nothing where there is no such guest.
+    void set_residency(const std::string& identity, Residency residency, const Host& host);
     /// Forgets a guest; nothing where there is none.
     void erase(const std::string& identity);
     /// Records a reservation, in place of the one of that name.

@@ -320,6 +320,48 @@ Claims Model::held_by(const Domain& domain) const {
     return claims;
 }
 
+/// Narrow claims come first (of equal ones, those on lower nodes). Each explains as much of what is
+/// resident where it may lie as the earlier ones allow; what none explains is taken from them in
+/// the same order.
+Claims Model::bind(Claims claims,
+                   const std::map<Resource, std::map<int, std::int64_t>>& resident) const {
+    for (const auto& [resource, by_node] : resident) {
+        const auto pool = pools_.find(resource);
+        const auto found = claims.find(resource);
+        if (pool == pools_.end() || found == claims.end())
+            continue;
+        std::map<int, std::int64_t> to_explain;
+        std::int64_t unexplained = 0;
+        for (const auto& [node, amount] : by_node)
+            if (pool->second.allocatable.contains(node)) {
+                to_explain[node] = amount;
+                unexplained += amount;
+            }
+        std::vector<Claim>& own = found->second;
+        std::ranges::sort(own, {}, [](const Claim& claim) {
+            return std::pair(std::popcount(claim.places), claim.places);
+        });
+        std::vector<Claim> earlier;
+        std::int64_t explained = 0;
+        for (Claim& claim : own) {
+            earlier.push_back(claim);
+            const std::int64_t with_it = most_on(to_explain, earlier);
+            claim.amount -= with_it - explained;
+            unexplained -= with_it - explained;
+            explained = with_it;
+        }
+        for (Claim& claim : own) {
+            const std::int64_t taken = std::min(claim.amount, unexplained);
+            claim.amount -= taken;
+            unexplained -= taken;
+        }
+        const bool whole = !own.empty() && own.front().whole;
+        for (const auto& [node, amount] : to_explain)
+            own.push_back({bit(node), whole, amount});
+    }
+    return claims;
+}
+
 const std::vector<Claim>& Model::of(const Claims& claims, const Resource& resource) const {
     static const std::vector<Claim> nothing;
     const auto found = claims.find(resource);

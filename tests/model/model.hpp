@@ -47,6 +47,13 @@ class Model {
     /// Of a guest that runs, whose pieces lie somewhere even when the host lacks what it names.
     [[nodiscard]] Claims held_by(const core::Domain& domain) const;
 
+    /// Claims of one guest where something is known to be resident (bytes by resource and node): on
+    /// each node that much can lie nowhere else. For each resource the claims must be all whole or
+    /// all pageable, and at least what is resident.
+    [[nodiscard]] Claims
+    bind(Claims claims,
+         const std::map<core::Resource, std::map<int, std::int64_t>>& resident) const;
+
     /// Whether a start fits beside what is held: rules (a) and (b).
     [[nodiscard]] bool admits(const Demand& start, const Claims& held) const;
 

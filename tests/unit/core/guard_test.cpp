@@ -296,3 +296,88 @@ TEST_CASE("a new policy's default scheduler owns the guests that name none") {
     guard.apply(policy);
     CHECK(guard.ledger().find(id(1))->scheduler == "cortex");
 }
+
+// Residency -------------------------------------------------------------------------------------
+
+TEST_CASE("where a running guest lies, a start for that node alone has no room") {
+    Guard guard = plain_guard(); // two nodes of 16 GiB
+    guard.running(guest(1, 12 * gib), at(10s));
+    Domain bound = guest(2, 10 * gib);
+    bound.memory[0].bound_to = IdSet{0};
+    CHECK(guard.check(bound).decision.admitted()); // on paper the first one moves to node 1
+    guard.set_residency({{id(1), {{memory, {{0, 9 * gib}}}}}}, at(11s));
+    CHECK(refusal_line("guest-2", guard.check(bound).decision) ==
+          "virtguard: refused guest-2: memory on node 0: needs 10 GiB, 7 GiB free of 16 GiB");
+    const Report report = guard.report();
+    CHECK(report.nodes[0].figures.allocated.at(memory) == 9 * gib);
+    CHECK(report.nodes[1].figures.allocated.at(memory) == 0);
+    CHECK(report.host.allocated.at(memory) == 12 * gib);
+    CHECK(broken_invariant(guard.ledger()) == "");
+}
+
+TEST_CASE("what is known of where a guest lies lasts as long as it runs") {
+    struct Row {
+        std::string name;
+        void (*message)(Guard&);
+        std::int64_t on_node_0; ///< GiB
+    };
+    const auto row = GENERATE(values<Row>({
+        {"nothing", [](Guard&) {}, 5},
+        {"a look that finds it as it was",
+         [](Guard& g) { g.reconcile({.began = at(20s), .active = {guest(1, 8 * gib)}}); }, 5},
+        {"a look that finds it changed",
+         [](Guard& g) { g.reconcile({.began = at(20s), .active = {guest(1, 4 * gib)}}); }, 4},
+        {"another policy", [](Guard& g) { g.apply(plain_policy()); }, 5},
+        {"another topology", [](Guard& g) { g.apply(equal_nodes(3, 4, 16 * gib)); }, 5},
+        {"a newer residency",
+         [](Guard& g) {
+             g.set_residency({{id(1), {{memory, {{0, gib}}}}}}, at(20s));
+         },
+         1},
+        {"one that could not be read",
+         [](Guard& g) {
+             g.set_residency({{id(1), {}}}, at(20s));
+         },
+         0},
+        {"one of before it changed",
+         [](Guard& g) {
+             g.set_residency({{id(1), {{memory, {{0, gib}}}}}}, at(9s));
+         },
+         5},
+        {"one of somebody else",
+         [](Guard& g) {
+             g.set_residency({{id(2), {{memory, {{0, gib}}}}}}, at(20s));
+         },
+         5},
+        {"another start",
+         [](Guard& g) {
+             g.released(id(1), at(20s));
+             (void)admit(g, guest(1, 8 * gib), at(21s));
+             g.started(id(1), at(22s));
+         },
+         0},
+        {"a start that another one has replaced",
+         [](Guard& g) {
+             (void)admit(g, guest(1, 8 * gib), at(21s));
+             g.set_residency({{id(1), {{memory, {{0, gib}}}}}}, at(22s));
+         },
+         0},
+    }));
+    CAPTURE(row.name);
+    Guard guard = plain_guard();
+    guard.running(guest(1, 8 * gib), at(10s));
+    guard.set_residency({{id(1), {{memory, {{0, 5 * gib}}}}}}, at(10s));
+    row.message(guard);
+    CHECK(guard.report().nodes[0].figures.allocated.at(memory) == row.on_node_0 * gib);
+    CHECK(broken_invariant(guard.ledger()) == "");
+}
+
+TEST_CASE("a guest that returns may lie anywhere again, and so may the place kept for it") {
+    Guard guard = with_a_kept_place();
+    guard.set_residency({{id(2), {{memory, {{0, 16 * gib}}}}}}, at(20s));
+    guard.set_residency({{id(1), {{memory, {{1, 16 * gib}}}}}}, at(20s)); // not running
+    const Report report = guard.report();
+    CHECK(report.nodes[0].figures.allocated.at(memory) == 16 * gib);
+    CHECK(report.nodes[1].figures.pending.at(memory) == 0);
+    CHECK(admit(guard, guest(1, 16 * gib), at(20s)));
+}

@@ -48,7 +48,7 @@ inline std::string broken_invariant(const Ledger& ledger) {
     for (const auto& [identity, entry] : ledger.guests()) {
         if (identity != identity_of(entry.domain))
             return "a guest is filed under another's identity";
-        sum.add(entry.demand.pieces,
+        sum.add(entry.held(),
                 entry.state == GuestState::running ? &Share::allocated : &Share::pending);
     }
     std::map<Resource, std::int64_t> booked;

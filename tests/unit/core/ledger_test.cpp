@@ -92,6 +92,12 @@ void happen(Guard& guard, const Event& event, Instant now) {
     case 7:
         guard.set_page_use({{0, page_2m, event.shape * page_2m}, {1, page_2m, 5 * page_2m}});
         break;
+    case 8:
+        guard.set_residency({{identity_of(domain),
+                              {{memory, {{event.shape % 3, event.shape * gib / 16}, {1, gib}}},
+                               {Resource::hugepages(page_2m), {{0, 7 * page_2m}}}}}},
+                            now);
+        break;
     default:
         guard.reconcile({.began = now, .active = {domain}});
     }
@@ -136,7 +142,7 @@ TEST_CASE("whatever happens in whatever order, what is held is the sum of who ho
     CHECK(rc::check([] {
         Guard guard(property_topology(false), property_policy(1));
         int second = 0;
-        for (const Event& event : *events(9)) {
+        for (const Event& event : *events(10)) {
             happen(guard, event, at(std::chrono::seconds(++second)));
             RC_ASSERT(broken_invariant(guard.ledger()) == "");
         }
@@ -147,7 +153,7 @@ TEST_CASE("when all are gone, nothing is held") {
     CHECK(rc::check([] {
         Guard guard(property_topology(false), property_policy(1));
         int second = 0;
-        for (const Event& event : *events(9))
+        for (const Event& event : *events(10))
             happen(guard, event, at(std::chrono::seconds(++second)));
         for (int number = 0; number < 6; ++number)
             guard.released(id(number), at(1h));
@@ -199,7 +205,7 @@ TEST_CASE("a start that was refused leaves no trace, and asking leaves none eith
     CHECK(rc::check([] {
         Guard guard(property_topology(false), property_policy(1));
         int second = 0;
-        for (const Event& event : *events(9))
+        for (const Event& event : *events(10))
             happen(guard, event, at(std::chrono::seconds(++second)));
         guard.expire(at(1h)); // check counts kept places as free
         const Domain domain = property_guest(7, *rc::gen::inRange(0, 60));

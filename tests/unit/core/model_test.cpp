@@ -233,7 +233,7 @@ class Trial {
 
   private:
     void happen(Tally& tally) {
-        switch (dice_.below(14)) {
+        switch (dice_.below(16)) {
         case 0:
             return release();
         case 1:
@@ -242,6 +242,9 @@ class Trial {
             return book();
         case 3:
             return charge_foreign();
+        case 4:
+        case 5:
+            return occupy();
         default:
             if (guests_.size() < 8)
                 start(tally);
@@ -275,6 +278,55 @@ class Trial {
                      .demand = make_held_demand(domain, host_, policy_)});
     }
 
+    /// What a running guest occupies is seen: less than it holds or all of it, anywhere.
+    void occupy() {
+        for (const auto& [name, guest] : ledger_.guests()) {
+            if (guest.state != GuestState::running || dice_.one_in(3))
+                continue;
+            Residency residency;
+            for (const auto& [resource, amount] : guest.demand.total()) {
+                if (resource == Resource::cpu() || dice_.one_in(4))
+                    continue;
+                std::int64_t left = amount;
+                auto& by_node = residency[resource];
+                while (left > 0 && !dice_.one_in(4)) {
+                    const IdSet nodes = nodes_of(topology_);
+                    const int node =
+                        dice_.one_in(30)
+                            ? 9
+                            : nodes.ids()[static_cast<std::size_t>(dice_.below(nodes.count()))];
+                    const std::int64_t part = 1 + dice_.below(static_cast<int>(left));
+                    by_node[node] += part;
+                    left -= part;
+                }
+            }
+            if (!is_plain(guest, residency))
+                continue;
+            const std::string seen = name;
+            resident_[seen] = residency;
+            ledger_.set_residency(seen, std::move(residency), host_);
+            return;
+        }
+    }
+
+    /// Where it matters which of its pieces lies where, the model does not say.
+    bool is_plain(const Guest& guest, const Residency& residency) const {
+        for (const auto& [resource, by_node] : residency) {
+            std::int64_t held = 0;
+            IdSet kinds;
+            for (const Piece& piece : guest.demand.pieces)
+                if (piece.resource == resource) {
+                    held += piece.amount;
+                    kinds.insert(piece.whole ? 1 : 0);
+                }
+            for (const auto& [node, amount] : by_node)
+                held -= amount;
+            if (held < 0 || kinds.count() > 1)
+                return false;
+        }
+        return true;
+    }
+
     static void check_reasons(const Decision& decision) {
         for (const Reason& reason : decision.reasons)
             if (reason.code == Code::insufficient_capacity ||
@@ -288,6 +340,7 @@ class Trial {
             return;
         const std::string name = guests_.begin()->first;
         guests_.erase(name);
+        resident_.erase(name);
         ledger_.erase(name);
     }
 
@@ -295,6 +348,12 @@ class Trial {
         policy_ = random_policy(dice_, topology_);
         host_ = make_host(topology_, policy_);
         ledger_.recompute(host_, policy_);
+        std::erase_if(resident_, [&](const auto& seen) {
+            const bool plain = is_plain(*ledger_.find(seen.first), seen.second);
+            if (!plain)
+                ledger_.set_residency(seen.first, {}, host_);
+            return !plain;
+        });
     }
 
     /// Booked space and foreign pages are given as pieces; only their places are random.
@@ -332,9 +391,15 @@ class Trial {
     model::Claims held(const model::Model& model) const {
         model::Claims claims = extra_;
         for (const auto& [name, domain] : guests_)
-            for (const auto& [resource, of_guest] : model.held_by(domain))
+            for (const auto& [resource, of_guest] : held_by(model, domain))
                 claims[resource].insert(claims[resource].end(), of_guest.begin(), of_guest.end());
         return claims;
+    }
+
+    model::Claims held_by(const model::Model& model, const Domain& domain) const {
+        const auto seen = resident_.find(domain.name);
+        model::Claims claims = model.held_by(domain);
+        return seen == resident_.end() ? claims : model.bind(std::move(claims), seen->second);
     }
 
     void compare_free() const {
@@ -360,6 +425,7 @@ class Trial {
     Host host_;
     Ledger ledger_;
     std::map<std::string, Domain> guests_;
+    std::map<std::string, Residency> resident_;
     model::Claims extra_; ///< booked or foreign
     bool foreign_ = false;
     int next_ = 0;
