@@ -89,22 +89,32 @@ void Guard::running(const Domain& domain, Instant when) {
 }
 
 void Guard::released(const std::string& identity, Instant when) {
+    if (is_older(identity, when))
+        return;
+    // Also where it changes nothing: messages that waited for us together come in any order, and
+    // this one may be ahead of its own start's, which then must not hold a place.
+    note_departure(identity, when);
     const Guest* guest = ledger_.find(identity);
-    if (guest == nullptr || is_older(identity, when))
+    if (guest == nullptr || guest->state == GuestState::returning)
         return;
     if (guest->state == GuestState::running && policy_.claim.return_hold.count() > 0)
         record(Domain(guest->domain), GuestState::returning, when);
-    else if (guest->state != GuestState::returning)
+    else
         forget(identity, when);
 }
 
 void Guard::forget(const std::string& identity, Instant when) {
     ledger_.erase(identity);
     account_foreign();
-    departed_[identity] = when;
+    note_departure(identity, when);
+}
+
+void Guard::note_departure(const std::string& identity, Instant when) {
+    Instant& left = departed_[identity];
+    left = std::max(left, when);
     if (departed_.size() < tidy_departed_at_)
         return;
-    std::erase_if(departed_, [&](const auto& left) { return left.second + max_look_age < when; });
+    std::erase_if(departed_, [&](const auto& each) { return each.second + max_look_age < when; });
     tidy_departed_at_ = std::max<std::size_t>(1024, 2 * departed_.size());
 }
 
@@ -177,10 +187,10 @@ void Guard::recompute() {
 }
 
 bool Guard::is_older(const std::string& identity, Instant when) const {
-    if (const Guest* guest = ledger_.find(identity))
-        return when < guest->changed;
+    const Guest* guest = ledger_.find(identity);
     const auto left = departed_.find(identity);
-    return left != departed_.end() && when < left->second;
+    return (guest != nullptr && when < guest->changed) ||
+           (left != departed_.end() && when < left->second);
 }
 
 void Guard::record(const Domain& domain, GuestState state, Instant when) {

@@ -114,6 +114,7 @@ class Guard {
                                        Instant when) const;
     [[nodiscard]] Answer answer(const Domain& domain, bool with_returning);
     void forget(const std::string& identity, Instant when);
+    void note_departure(const std::string& identity, Instant when);
     void record(const Domain& domain, GuestState state, Instant when);
 
     Topology topology_;

@@ -171,6 +171,29 @@ TEST_CASE("what comes late does not bring back a guest that left") {
     CHECK(states(guard) == "guest-1 running 21");
 }
 
+TEST_CASE("a release that is ahead of its own start leaves nothing held") {
+    const auto before = GENERATE(as<std::string>(), "unknown", "returning");
+    CAPTURE(before);
+    Policy policy = bare_policy();
+    policy.claim.return_hold = 1s;
+    Guard guard(equal_nodes(2, 4, 16 * gib), policy);
+    if (before == "returning") {
+        guard.running(guest(1), at(5s));
+        guard.released(id(1), at(8s));
+    }
+    const std::string known = states(guard);
+    guard.released(id(1), at(12s));
+    CHECK(admit(guard, guest(1), at(10s)));
+    guard.claim(guest(1), at(10s));
+    guard.running(guest(1), at(11s));
+    CHECK(states(guard) == known);
+    guard.expire(at(13s));
+    guard.running(guest(1), at(11s));
+    CHECK(states(guard) == "");
+    CHECK(admit(guard, guest(1), at(13s)));
+    CHECK(states(guard) == "guest-1 pending 13");
+}
+
 TEST_CASE("a guest that grew is counted as it is, however large") {
     Guard guard = plain_guard();
     guard.running(guest(1, 4 * gib), at(1s));
