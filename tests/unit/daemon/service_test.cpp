@@ -257,6 +257,16 @@ TEST_CASE("an older message than what is known is ignored") {
     CHECK(bench.guests() == "web-1 pending");
 }
 
+TEST_CASE("a message from the future counts as of now, and what is told later is heard") {
+    Bench bench;
+    const Instant end_of_time(std::chrono::nanoseconds::max());
+    const auto reply = bench.send(prepare, xml(1, 5), end_of_time, 4294967295ms);
+    CHECK(reply->verdict == wire::Verdict::admitted);
+    CHECK(bench.guests() == "web-1 pending");
+    (void)bench.send(release, xml(1, 5));
+    CHECK(bench.guests().empty());
+}
+
 TEST_CASE("check answers like a start and changes nothing") {
     Bench bench;
     for (const int size : {5, 9}) {
