@@ -20,6 +20,9 @@ inline constexpr int max_attributes = 256;
 inline constexpr int max_namespaces = 256;
 /// Guest cells, and memory devices of RAM. QEMU knows 128 nodes and 256 memory slots.
 inline constexpr int max_memory_parts = 1024;
+/// Different sets of CPUs among the pins of one guest's vCPUs. QEMU knows 4096 vCPUs; deciding on
+/// as many sets on a host of thousands of CPUs takes seconds, and on more of them minutes.
+inline constexpr std::size_t max_vcpu_sets = 4096;
 /// I/O threads of one guest.
 inline constexpr int max_iothreads = 16384;
 /// Bytes of the name in <virtguard:scheduler>.

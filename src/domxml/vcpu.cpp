@@ -145,7 +145,12 @@ Result<std::vector<core::VcpuGroup>> read_vcpus(Element root) {
     const auto pins = read_pins(root, *maximum);
     if (!pins)
         return std::unexpected(pins.error());
-    return grouped(*enabled, *pins, *cpuset);
+    auto groups = grouped(*enabled, *pins, *cpuset);
+    if (groups.size() > max_vcpu_sets)
+        return root.child("cputune").invalid("<vcpupin cpuset>: {} different sets: expected at "
+                                             "most {}",
+                                             groups.size(), max_vcpu_sets);
+    return groups;
 }
 
 Result<std::int64_t> read_iothreads(Element root) {

@@ -80,6 +80,18 @@ TEST_CASE("impossible vCPUs are refused with their place") {
     CHECK(invalid(guest_of(content)) == text);
 }
 
+TEST_CASE("vCPUs have no more different sets of CPUs than can be decided on in time") {
+    const auto pinned = [](std::size_t sets) {
+        std::string pins;
+        for (std::size_t i = 0; i < sets; ++i)
+            pins += fmt::format("<vcpupin vcpu='{}' cpuset='{},16000'/>", i, i);
+        return guest_of(fmt::format("<vcpu>{}</vcpu><cputune>{}</cputune>", sets, pins));
+    };
+    CHECK(parsed(pinned(max_vcpu_sets)).vcpus.size() == max_vcpu_sets);
+    CHECK(invalid(pinned(max_vcpu_sets + 1)) ==
+          "line 2: <vcpupin cpuset>: 4097 different sets: expected at most 4096");
+}
+
 TEST_CASE("I/O threads are as many as counted or listed, whichever is more") {
     const auto [content, expected] = GENERATE(table<std::string, std::int64_t>({
         {"", 0},
