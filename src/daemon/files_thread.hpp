@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The thread for what can block on storage: policy files, durable state. It runs jobs in order; a
-// job that has a result posts it to a mailbox itself.
+// The thread for what can block: policy files, durable state, /proc files of guests. It runs jobs
+// in order; a job that has a result posts it to a mailbox itself.
 
 #include <atomic>
 #include <functional>
@@ -26,6 +26,9 @@ class FilesThread {
 
     /// Never waits. False: there are too many jobs already, and this one was not taken.
     [[nodiscard]] bool run(Job job) { return jobs_->push(std::move(job)); }
+
+    /// For long jobs: it is to end, and what nobody will read is not worth finishing. Any thread.
+    [[nodiscard]] bool is_ending() const { return ending_; }
 
   private:
     explicit FilesThread(std::unique_ptr<loop::Mailbox<Job>> jobs);

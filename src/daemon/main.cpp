@@ -249,7 +249,8 @@ int main(int argc, char** argv) {
         ->capture_default_str();
     app.add_option("--libvirt-uri", options.libvirt_uri, "whose guests to count")
         ->capture_default_str();
-    app.add_option("--sysfs-root", options.root, "where sys/ and proc/ are")->capture_default_str();
+    app.add_option("--sysfs-root", options.root, "where sys/, proc/ and run/libvirt/ are")
+        ->capture_default_str();
     app.add_option("--topology", options.topology,
                    "an hwloc XML file or synthetic description in place of this machine");
     try {

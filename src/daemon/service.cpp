@@ -58,6 +58,14 @@ Result<std::unique_ptr<Service>> Service::create(ServiceOptions options, core::T
     if (!timer)
         return std::unexpected(timer.error());
     service->timer_ = std::make_unique<loop::Timer>(*std::move(timer));
+    if (!service->options_.live_topology)
+        return service;
+    auto residency = ResidencyWatch::create(
+        loop, files, service->guard_, service->options_.root,
+        [raw = service.get()](ResidencyRound round) { raw->note_residency(std::move(round)); });
+    if (!residency)
+        return std::unexpected(residency.error());
+    service->residency_ = *std::move(residency);
     return service;
 }
 
@@ -183,6 +191,8 @@ void Service::told(const wire::Request& request) {
         guard_.running(*domain, when);
     else
         guard_.started(uuid->text(), when);
+    if (residency_)
+        residency_->look_at(uuid->text());
 }
 
 std::string Service::check(const wire::Request& request) {
@@ -218,6 +228,8 @@ void Service::handle(virt::Message message) {
         guard_.reconcile(identity,
                          seen->active ? std::optional(*seen->active->domain) : std::nullopt,
                          seen->began);
+        if (residency_)
+            residency_->look_at(identity);
         return;
     }
     if (const auto* lost = std::get_if<virt::Lost>(&message)) {
@@ -251,6 +263,12 @@ void Service::look(virt::Look seen) {
     looked_ = true;
     refresh_hugepages();
     note_over_capacity();
+    if (residency_)
+        residency_->look_at_all();
+}
+
+void Service::note_residency(ResidencyRound round) {
+    guard_.set_residency(std::move(round.guests), round.began);
 }
 
 void Service::note_unreadable(const virt::ActiveDomain& domain) {

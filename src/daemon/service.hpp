@@ -17,6 +17,7 @@
 #include "core/report.hpp"
 #include "daemon/files_thread.hpp"
 #include "daemon/policy_store.hpp"
+#include "daemon/residency_watch.hpp"
 #include "loop/loop.hpp"
 #include "loop/mailbox.hpp"
 #include "virt/message.hpp"
@@ -27,8 +28,9 @@ namespace virtguard::daemon {
 struct ServiceOptions {
     std::filesystem::path policy_folder;
     std::filesystem::path state_folder;
-    std::filesystem::path root; ///< where /sys and /proc are found: "/" but for tests
-    bool live_topology = true;  ///< the topology is this machine's, so its pools are read anew
+    std::filesystem::path root; ///< where /sys, /proc, /run are found: "/" but for tests
+    bool live_topology = true;  ///< the topology is this machine's: its pools are read anew, and
+                                ///< what guests occupy
 };
 
 class Service {
@@ -80,6 +82,7 @@ class Service {
     void look(virt::Look look);
     void count(const core::Domain& domain, const core::Answer& answer);
     void refresh_hugepages();
+    void note_residency(ResidencyRound round);
     void note_unreadable(const virt::ActiveDomain& domain);
     void note_over_capacity();
     void after_policy_change();
@@ -95,7 +98,8 @@ class Service {
     std::set<std::string> unreadable_; ///< active domains whose XML cannot be read
     std::vector<core::Resource> over_capacity_;
     std::list<Parked> parked_;
-    std::unique_ptr<loop::Timer> timer_; ///< the end of a kept place, or of a wait for one
+    std::unique_ptr<ResidencyWatch> residency_; ///< nothing without a live topology
+    std::unique_ptr<loop::Timer> timer_;        ///< the end of a kept place, or of a wait for one
     std::uint64_t admitted_ = 0;
     std::uint64_t refused_ = 0;
     std::uint64_t would_refuse_ = 0;

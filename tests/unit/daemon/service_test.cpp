@@ -47,16 +47,17 @@ Instant after(std::chrono::nanoseconds span) {
 /// A service on folders of its own.
 class Bench {
   public:
-    explicit Bench(const std::string& policy = bare) {
+    explicit Bench(const std::string& policy = bare, bool live = false,
+                   const core::Topology& host = topology()) {
         domxml::initialise();
         folder.write("etc/virtguard.toml", policy);
         std::filesystem::create_directories(folder.path() / "state");
-        auto start = policy_at_start(folder.path() / "etc", folder.path() / "state", topology());
+        auto start = policy_at_start(folder.path() / "etc", folder.path() / "state", host);
         service = Service::create({.policy_folder = folder.path() / "etc",
                                    .state_folder = folder.path() / "state",
                                    .root = folder.path(),
-                                   .live_topology = false},
-                                  topology(), std::move(start), *files, loop)
+                                   .live_topology = live},
+                                  host, std::move(start), *files, loop)
                       .value();
     }
 
@@ -378,4 +379,37 @@ TEST_CASE("over capacity is what the status says it is") {
     const core::Status status = bench.status();
     CHECK(status.report.over_capacity == std::vector{core::Resource::memory()});
     CHECK(bench.prepare(xml(2, 1)).verdict == wire::Verdict::refused);
+}
+
+TEST_CASE("what a guest occupies is looked at when it starts, reconnects or is found") {
+    const auto message =
+        GENERATE(as<std::optional<wire::Operation>>{}, started, reconnect, std::nullopt);
+    core::Topology host = topology();
+    host.nodes.push_back({.id = 1, .memory = 8 * gib});
+    Bench bench(bare, /*live=*/true, host);
+    bench.folder.write("run/libvirt/qemu/web-1.pid", "7\n");
+    bench.folder.write("proc/7/cmdline", std::string("qemu\0-uuid\0", 11) + uuid_of_web);
+    bench.folder.write("proc/7/numa_maps", "1000 default anon=9 N1=9 kernelpagesize_kB=4\n");
+    if (message)
+        (void)bench.send(*message, xml(1, 4), after(-1s));
+    else
+        bench.look({active(1, 4)}, after(-1s));
+    const auto on_node_1 = [&] {
+        return bench.status().report.nodes.at(1).figures.allocated.at(core::Resource::memory());
+    };
+    CHECK(on_node_1() == 0);
+    std::optional<loop::Deferred> ask;
+    ask = bench.loop
+              .deferred("ask",
+                        [&] {
+                            if (on_node_1() > 0)
+                                bench.loop.stop(0);
+                            else
+                                ask->schedule();
+                        })
+              .value();
+    ask->schedule();
+    REQUIRE(bench.loop.run().value() == 0);
+    CHECK(on_node_1() == 9 * 4096);
+    CHECK(bench.status().report.host.allocated.at(core::Resource::memory()) == 4 * gib);
 }
