@@ -105,7 +105,6 @@ void Guard::released(const std::string& identity, Instant when) {
 
 void Guard::forget(const std::string& identity, Instant when) {
     ledger_.erase(identity);
-    account_foreign();
     note_departure(identity, when);
 }
 
@@ -153,7 +152,6 @@ void Guard::set_residency(std::map<std::string, Residency> guests, Instant when)
         if (const Guest* guest = ledger_.find(identity);
             guest != nullptr && guest->state == GuestState::running && !is_older(identity, when))
             ledger_.set_residency(identity, std::move(residency), host_);
-    account_foreign();
 }
 
 void Guard::apply(Policy policy) {
@@ -166,24 +164,17 @@ void Guard::apply(Topology topology) {
     recompute();
 }
 
-void Guard::set_page_use(std::vector<PageUse> use) {
-    page_use_ = std::move(use);
-    ledger_.set_foreign(foreign_pages_.update(host_, ledger_.holdings(), page_use_));
+void Guard::set_page_use(const std::vector<PageUse>& use) {
+    ledger_.set_foreign(foreign_pages_.update(host_, ledger_.holdings(), use));
 }
 
 void Guard::reserve(const std::string& name, Reservation reservation) {
     ledger_.reserve(name, std::move(reservation));
 }
 
-void Guard::account_foreign() {
-    if (!page_use_.empty())
-        ledger_.set_foreign(foreign_pages_.update(host_, ledger_.holdings(), page_use_));
-}
-
 void Guard::recompute() {
     host_ = make_host(topology_, policy_);
     ledger_.recompute(host_, policy_);
-    account_foreign();
 }
 
 bool Guard::is_older(const std::string& identity, Instant when) const {
@@ -208,7 +199,6 @@ void Guard::record(const Domain& domain, GuestState state, Instant when) {
         guest.residency = known->residency;
     guest.bind(host_);
     ledger_.put(std::move(guest));
-    account_foreign();
 }
 
 } // namespace virtguard::core

@@ -97,8 +97,10 @@ class Guard {
     void apply(Policy policy);
     void apply(Topology topology);
 
-    /// The kernel's counters of hugepages. What the ledger does not explain of them is foreign.
-    void set_page_use(std::vector<PageUse> use);
+    /// The kernel's counters of hugepages, just read. What the ledger does not explain of them is
+    /// foreign until they are read again: counters from before a guest came or went would tell
+    /// nothing true together with it.
+    void set_page_use(const std::vector<PageUse>& use);
 
     /// simulate's reserve: space for a guest to come, however little is free.
     void reserve(const std::string& name, Reservation reservation);
@@ -108,7 +110,6 @@ class Guard {
 
   private:
     void recompute();
-    void account_foreign();
     [[nodiscard]] bool is_older(const std::string& identity, Instant when) const;
     [[nodiscard]] bool returns_in_time(const Domain& domain, const Demand& demand,
                                        Instant when) const;
@@ -122,7 +123,6 @@ class Guard {
     Host host_;
     Ledger ledger_;
     ForeignPages foreign_pages_;
-    std::vector<PageUse> page_use_;
     std::map<std::string, Instant> departed_; ///< when guests left; for messages that come late
     std::size_t tidy_departed_at_ = 1024;     ///< the size at which old ones are dropped
 };

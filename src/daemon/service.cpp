@@ -111,8 +111,6 @@ void Service::prepare(const wire::Request& request, Reply reply) {
 }
 
 void Service::decide(Parked start) {
-    if (wants_hugepages(start.domain))
-        refresh_hugepages();
     const Instant when = exec_time(start.header);
     if (is_too_late(start.header)) {
         const bool denied = guard_.policy().hook.unavailable_denies;
@@ -122,6 +120,8 @@ void Service::decide(Parked start) {
             guard_.claim(start.domain, when);
         return start.reply({});
     }
+    if (wants_hugepages(start.domain))
+        refresh_hugepages();
     guard_.expire(loop::now());
     const bool may_wait = loop::now() < end_of_wait(start.header);
     const auto given =
@@ -303,7 +303,7 @@ void Service::refresh_hugepages() {
         use.push_back({core::PageUse::no_node, size, count * size});
     if (topology != guard_.topology())
         guard_.apply(std::move(topology));
-    guard_.set_page_use(std::move(use));
+    guard_.set_page_use(use);
 }
 
 bool Service::reload(loop::Mailbox<CheckedPolicy>& loaded) {
@@ -324,6 +324,7 @@ void Service::apply(CheckedPolicy loaded) {
     }
     policy_errors_.clear();
     guard_.apply(*std::move(loaded));
+    refresh_hugepages(); // what is foreign depends on what is reserved
     log(Level::notice, "policy: reloaded");
     after_policy_change();
     note_over_capacity();

@@ -225,6 +225,34 @@ TEST_CASE("a start in flight is not foreign while it touches its pages") {
     CHECK(broken_invariant(guard.ledger()) == "");
 }
 
+TEST_CASE(
+    "what is foreign is not forgotten while one start touches its pages and another has not") {
+    Topology topology = equal_nodes(1, 2, 4 * gib);
+    add_pages(topology, 0, page_2m, 100);
+    Guard guard(topology, plain_policy());
+    const auto read = [&](int used) { guard.set_page_use({{0, page_2m, used * page_2m}}); };
+    const auto foreign = [&] { return guard.report().host.foreign.at(pages_2m) / page_2m; };
+    const auto start = [](int number, int pages) {
+        Domain domain = guest(number);
+        domain.memory = {ram(pages * page_2m, DefaultHugepages{})};
+        return domain;
+    };
+    read(10);
+    REQUIRE(admit(guard, start(1, 60), at(1s)));
+    read(10);
+    REQUIRE(admit(guard, start(2, 20), at(2s)));
+    guard.running(start(1, 60), at(3s)); // its pages are in use, which nobody has read yet
+    CHECK(foreign() == 10);
+    read(70);
+    CHECK(foreign() == 10);
+    guard.released(id(1), at(4s));
+    CHECK(foreign() == 10);
+    read(30); // the second has its pages now
+    CHECK(foreign() == 10);
+    guard.set_page_use({});
+    CHECK(foreign() == 0);
+}
+
 // Returning guests ------------------------------------------------------------------------------
 
 TEST_CASE("the place of a guest that ran is kept for it a moment, and counts as pending") {
