@@ -58,7 +58,8 @@ class Guard {
 
     /// Decides a start and, when it is admitted, holds its place: one step, so that of starts that
     /// race for one place exactly one gets it. `when` is the exec of the hook that asks. A second
-    /// start of the same identity replaces the first's claim, or, refused, leaves it.
+    /// start of the same identity replaces the first's claim, or, refused, leaves it. Nothing is
+    /// held for a start that has ended already: a younger message said so.
     /// A guest that returns to the place kept for it is admitted whatever else has changed. Nothing
     /// (only with IfKept::wait): the start would fit only in a place that is still kept; ask again
     /// at next_return_end().
