@@ -10,18 +10,41 @@ namespace virtguard::core {
 
 namespace {
 
-/// One step of drawing a demand from a booking: narrow pieces first, so that a piece that could lie
-/// anywhere does not use up what a bound one needs.
-void draw(std::vector<Piece>& booked, std::vector<Piece> wanted) {
-    std::ranges::stable_sort(wanted, {}, [](const Piece& piece) { return piece.places.count(); });
-    for (Piece& want : wanted)
-        for (Piece& book : booked) {
-            if (book.resource != want.resource || !book.places.intersects(want.places))
-                continue;
-            const std::int64_t taken = std::min(book.amount, want.amount);
-            book.amount -= taken;
-            want.amount -= taken;
+/// Whether a piece can take from another's amount.
+using MayTake = bool (*)(const Piece& want, const Piece& there);
+
+/// Takes as much of what is wanted from what is there as can be taken at all: a flow whose places
+/// are the pieces that are there. Both are sorted by resource. Whether that was all of it.
+bool take(std::vector<Piece>& there, const std::vector<Piece>& wanted, MayTake may_take) {
+    bool all = true;
+    for (auto want = wanted.begin(); want != wanted.end();) {
+        const auto from = std::ranges::equal_range(there, want->resource, {}, &Piece::resource);
+        std::map<int, std::int64_t> room;
+        for (const Piece& piece : from)
+            room[static_cast<int>(room.size())] = piece.amount;
+        Occupancy taken(room, {});
+        for (const Resource resource = want->resource;
+             want != wanted.end() && want->resource == resource; ++want) {
+            IdSet sources;
+            for (int i = 0; const Piece& piece : from) {
+                if (may_take(*want, piece))
+                    sources.insert(i);
+                ++i;
+            }
+            taken.hold(sources, /*whole=*/false, want->amount);
         }
+        all &= !taken.is_over();
+        for (int i = 0; Piece & piece : from)
+            piece.amount = taken.room_on(i++);
+    }
+    return all;
+}
+
+/// Draws a demand from what is booked; the rest of it takes from what is free.
+void draw(std::vector<Piece>& booked, const std::vector<Piece>& wanted) {
+    (void)take(booked, wanted, [](const Piece& want, const Piece& book) {
+        return book.places.intersects(want.places);
+    });
 }
 
 bool is_for(const Reservation& reservation, const Domain& domain) {
@@ -90,21 +113,9 @@ std::string_view state_name(GuestState state) {
 }
 
 bool is_covered(const std::vector<Piece>& pieces, std::vector<Piece> before) {
-    std::vector<Piece> wanted = pieces;
-    std::ranges::stable_sort(wanted, {}, [](const Piece& piece) { return piece.places.count(); });
-    for (Piece& want : wanted) {
-        for (Piece& had : before) {
-            if (had.resource != want.resource || had.whole != want.whole ||
-                !had.places.is_subset_of(want.places))
-                continue;
-            const std::int64_t covered = std::min(had.amount, want.amount);
-            had.amount -= covered;
-            want.amount -= covered;
-        }
-        if (want.amount > 0)
-            return false;
-    }
-    return true;
+    return take(before, pieces, [](const Piece& want, const Piece& had) {
+        return had.whole == want.whole && had.places.is_subset_of(want.places);
+    });
 }
 
 void Guest::bind(const Host& host) {

@@ -107,6 +107,9 @@ class Occupancy {
     /// The most pageable units that one more load on these places would be given.
     [[nodiscard]] std::int64_t most_for(const IdSet& places) const;
 
+    /// What a place of the pool has left beside all that is carried, in units that are whole.
+    [[nodiscard]] std::int64_t room_on(int place) const;
+
     /// Some of what is held cannot be carried.
     [[nodiscard]] bool is_over() const noexcept { return uncarried_ > 0; }
 

@@ -157,6 +157,10 @@ PartState Occupancy::state_of(const IdSet& places) const {
             .slack = allocatable * rules_.weights.room - used};
 }
 
+std::int64_t Occupancy::room_on(int place) const {
+    return saturate(sites_[static_cast<std::size_t>(place)].room / rules_.weights.whole);
+}
+
 std::int64_t Occupancy::most_for(const IdSet& places) const {
     Occupancy trial = *this;
     Int128 room = 0;

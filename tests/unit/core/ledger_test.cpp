@@ -266,6 +266,51 @@ TEST_CASE("a guest draws from what was booked for it, by name or UUID, and gives
     }
 }
 
+TEST_CASE("as much as can be is drawn from what was booked, whatever the order of the pieces") {
+    Topology topology = equal_nodes(3, 4, 16 * gib);
+    Guard guard(topology, plain_policy());
+    guard.reserve("r", {.pieces = {{memory, {0}, false, 4 * gib}, {memory, {1}, false, 4 * gib}},
+                        .guest = "guest-1"});
+    Domain domain = guest(1);
+    domain.memory = {ram(4 * gib), ram(4 * gib)};
+    domain.memory[0].bound_to = IdSet{0, 1};
+    domain.memory[1].bound_to = IdSet{0, 2}; // can draw from the one that the first finds first
+    for (int node = 0; node < 3; ++node) {
+        Domain other = guest(10 + node, 12 * gib);
+        other.memory[0].bound_to = IdSet{node};
+        guard.running(other, at(1s));
+    }
+    Domain last = guest(20, 4 * gib);
+    last.memory[0].bound_to = IdSet{2};
+    guard.running(last, at(1s));
+    CHECK(guard.check(domain).decision.admitted());
+    guard.running(domain, at(2s));
+    CHECK(guard.report().host.booked.at(memory) == 0);
+    CHECK(broken_invariant(guard.ledger()) == "");
+}
+
+TEST_CASE("each piece is covered by what was there, if there is any way to cover all") {
+    const std::vector<Piece> before{{memory, {0}, false, 4}, {memory, {1}, false, 4}};
+    struct Row {
+        std::string name;
+        std::vector<Piece> pieces;
+        bool covered;
+    };
+    const auto row = GENERATE_COPY(values<Row>({
+        {"the same", before, true},
+        {"in another way", {{memory, {0, 1}, false, 4}, {memory, {0, 2}, false, 4}}, true},
+        {"all on both", {{memory, {0, 1}, false, 8}}, true},
+        {"more", {{memory, {0, 1}, false, 9}}, false},
+        {"elsewhere", {{memory, {0, 2}, false, 5}}, false},
+        {"whole", {{memory, {0, 1}, true, 4}}, false},
+        {"another resource", {{cpu, {0}, false, 4}}, false},
+        {"on no place", {{memory, {}, false, 4}}, false},
+        {"nothing", {}, true},
+    }));
+    CAPTURE(row.name);
+    CHECK(is_covered(row.pieces, before) == row.covered);
+}
+
 TEST_CASE("a domain without a UUID is known by its name") {
     Guard guard = plain_guard();
     Domain domain = guest(1);
