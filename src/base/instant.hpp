@@ -14,5 +14,6 @@ struct BootClock {
 };
 
 using Instant = std::chrono::time_point<BootClock>;
+using Span = BootClock::duration;
 
 } // namespace virtguard

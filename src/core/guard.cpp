@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 namespace virtguard::core {
 
@@ -129,8 +130,13 @@ void Guard::reconcile(const Look& look) {
     for (const auto& [identity, guest] : ledger_.guests())
         if (!seen.contains(identity))
             gone.push_back(identity);
-    for (const std::string& identity : gone)
+    const Instant last_look = std::exchange(last_look_, look.began).value_or(look.began);
+    for (const std::string& identity : gone) {
+        const Instant since = std::max(last_look, ledger_.find(identity)->changed);
+        if (since < look.began)
+            ledger_.add_absence(identity, std::min<Span>(look.began - since, look_interval));
         reconcile(identity, std::nullopt, look.began);
+    }
 }
 
 void Guard::reconcile(const std::string& identity, const std::optional<Domain>& active,
@@ -142,7 +148,7 @@ void Guard::reconcile(const std::string& identity, const std::optional<Domain>& 
         return;
     // A start in flight may not be active yet: its claim lasts until its release or its lease's
     // end.
-    if (guest->state == GuestState::pending && began - guest->changed < policy_.claim.lease)
+    if (guest->state == GuestState::pending && guest->absent < policy_.claim.lease)
         return;
     forget(identity, began);
 }

@@ -40,6 +40,9 @@ class Guard {
   public:
     /// A look older than this says nothing worth knowing: what left since then may be forgotten.
     static constexpr std::chrono::minutes max_look_age{10};
+    /// While libvirt answers, complete looks come as often as this. What is longer between two of
+    /// them is time in which it did not, and counts for no lease.
+    static constexpr std::chrono::minutes look_interval{1};
 
     Guard(Topology topology, Policy policy);
 
@@ -124,6 +127,7 @@ class Guard {
     Host host_;
     Ledger ledger_;
     ForeignPages foreign_pages_;
+    std::optional<Instant> last_look_;        ///< the beginning of the last complete look
     std::map<std::string, Instant> departed_; ///< when guests left; for messages that come late
     std::size_t tidy_departed_at_ = 1024;     ///< the size at which old ones are dropped
 };

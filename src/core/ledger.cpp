@@ -148,8 +148,16 @@ void Ledger::put(Guest guest) {
 
 void Ledger::confirm(const std::string& identity, Instant when) {
     const auto found = guests_.find(identity);
+    if (found == guests_.end())
+        return;
+    found->second.changed = when;
+    found->second.absent = {};
+}
+
+void Ledger::add_absence(const std::string& identity, Span span) {
+    const auto found = guests_.find(identity);
     if (found != guests_.end())
-        found->second.changed = when;
+        found->second.absent += span;
 }
 
 void Ledger::set_residency(const std::string& identity, Residency residency, const Host& host) {

@@ -81,7 +81,9 @@ struct Guest {
     Domain domain;
     std::string scheduler; ///< the owner, the default scheduler where the domain names none
     GuestState state = GuestState::pending;
-    Instant changed;       ///< when what made it so happened: a hook's exec, a look's beginning
+    Instant changed; ///< when what made it so happened: a hook's exec, a look's beginning
+    /// How long libvirt, while it answered, has not listed the domain.
+    Span absent{};
     Demand demand;         ///< of the domain, with the policy and host of now
     Residency residency{}; ///< what it was seen to occupy, while it runs
     /// The demand's pieces with what is resident bound; nothing where no residency is known.
@@ -122,6 +124,8 @@ class Ledger {
     void put(Guest guest);
     /// What is known of a guest is known to be true at a later time; nothing where there is none.
     void confirm(const std::string& identity, Instant when);
+    /// libvirt did not list a guest for so much longer; nothing where there is no such guest.
+    void add_absence(const std::string& identity, Span span);
     /// Binds what a guest occupies to where it lies; nothing where there is no such guest.
     void set_residency(const std::string& identity, Residency residency, const Host& host);
     /// Forgets a guest; nothing where there is none.

@@ -137,17 +137,35 @@ TEST_CASE("a look drops running guests that are gone, and no others") {
 
 TEST_CASE("a claim that no look confirms ends with its lease") {
     Guard guard = plain_guard();
-    const auto lease = guard.policy().claim.lease;
+    REQUIRE(guard.policy().claim.lease == 10min);
+    guard.reconcile({.began = at(0s)});
     REQUIRE(admit(guard, guest(1), at(10s)));
-    guard.reconcile({.began = at(10s) + lease - 1ms});
+    for (auto minute = 1min; minute <= 10min; ++minute)
+        guard.reconcile({.began = at(minute)});
     CHECK(states(guard) == "guest-1 pending 10");
-    guard.reconcile({.began = at(10s) + lease, .complete = false});
+    guard.reconcile(id(1), std::nullopt, at(10min + 9s));
+    guard.reconcile({.began = at(10min + 10s) - 1ns});
     CHECK(states(guard) == "guest-1 pending 10");
-    guard.reconcile({.began = at(10s) + lease, .unreadable = {id(1)}});
+    guard.reconcile({.began = at(10min + 10s), .complete = false});
     CHECK(states(guard) == "guest-1 pending 10");
-    guard.reconcile({.began = at(10s) + lease});
+    guard.reconcile({.began = at(10min + 10s), .unreadable = {id(1)}});
+    CHECK(states(guard) == "guest-1 pending 10");
+    guard.reconcile({.began = at(10min + 11s)});
     CHECK(states(guard) == "");
     CHECK(guard.ledger().holdings().by_resource().empty());
+}
+
+TEST_CASE("a lease does not run while libvirt does not answer, and runs anew for a new start") {
+    Guard guard = plain_guard();
+    guard.reconcile({.began = at(0s)});
+    REQUIRE(admit(guard, guest(1), at(1s)));
+    REQUIRE(admit(guard, guest(2), at(1s)));
+    for (int hour = 1; hour <= 9; ++hour)
+        guard.reconcile({.began = at(hour * 1h)}); // a minute each
+    CHECK(states(guard) == "guest-1 pending 1, guest-2 pending 1");
+    REQUIRE(admit(guard, guest(2), at(9h + 1s)));
+    guard.reconcile({.began = at(10h)});
+    CHECK(states(guard) == "guest-2 pending 32401");
 }
 
 TEST_CASE("what comes late does not bring back a guest that left") {
