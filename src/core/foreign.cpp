@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/checked.hpp"
+
 namespace virtguard::core {
 
 namespace {
@@ -12,24 +14,26 @@ using Bounds = ForeignPages::Bounds;
 /// What use there is beyond that of guests: beyond all that could lie on the node, and beyond what
 /// surely does.
 Bounds on_node(const Classes& classes, int node, std::int64_t used) {
-    Bounds bounds{used, used};
+    Int128 least = used;
+    Int128 most = used;
     for (const auto& [piece_class, share] : classes) {
         if (!piece_class.places.contains(node))
             continue;
-        bounds.least -= share.allocated + share.pending;
+        least -= share.allocated + share.pending;
         if (piece_class.places.count() == 1)
-            bounds.most -= share.allocated;
+            most -= share.allocated;
     }
-    return bounds;
+    return {saturate(least), saturate(most)};
 }
 
 Bounds on_host(const Classes& classes, std::int64_t used) {
-    Bounds bounds{used, used};
+    Int128 least = used;
+    Int128 most = used;
     for (const auto& [piece_class, share] : classes) {
-        bounds.least -= share.allocated + share.pending;
-        bounds.most -= share.allocated;
+        least -= share.allocated + share.pending;
+        most -= share.allocated;
     }
-    return bounds;
+    return {saturate(least), saturate(most)};
 }
 
 std::map<Resource, std::map<int, std::int64_t>> by_resource(const std::vector<PageUse>& use) {

@@ -53,7 +53,7 @@ bool is_for(const Reservation& reservation, const Domain& domain) {
 }
 
 /// What a guest is counted as: a place that is kept counts as a start in flight.
-std::int64_t Share::*column_of(GuestState state) {
+Share::Column column_of(GuestState state) {
     return state == GuestState::running ? &Share::allocated : &Share::pending;
 }
 
@@ -74,7 +74,7 @@ const Occupancy* Holdings::occupancy(const Resource& resource) const {
     return found == occupancies_.end() ? nullptr : &found->second;
 }
 
-void Holdings::add(const std::vector<Piece>& pieces, std::int64_t Share::*column, int sign) {
+void Holdings::add(const std::vector<Piece>& pieces, Share::Column column, int sign) {
     for (const Piece& piece : pieces) {
         if (piece.amount == 0)
             continue;

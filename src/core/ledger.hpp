@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked.hpp"
 #include "base/instant.hpp"
 #include "core/demand.hpp"
 #include "core/domain.hpp"
@@ -20,14 +21,17 @@
 
 namespace virtguard::core {
 
-/// What pieces of equal places and wholeness hold together, by what they are held for.
+/// What pieces of equal places and wholeness hold together, by what they are held for. A sum over
+/// absurd guests, let in by mode observe, need not fit into 64 bits.
 struct Share {
-    std::int64_t allocated = 0; ///< running guests
-    std::int64_t pending = 0;   ///< starts in flight
-    std::int64_t booked = 0;    ///< reservations, as far as no guest has taken them
-    std::int64_t foreign = 0;   ///< what is no libvirt guest
+    Int128 allocated = 0; ///< running guests
+    Int128 pending = 0;   ///< starts in flight
+    Int128 booked = 0;    ///< reservations, as far as no guest has taken them
+    Int128 foreign = 0;   ///< what is no libvirt guest
 
-    [[nodiscard]] std::int64_t sum() const { return allocated + pending + booked + foreign; }
+    using Column = Int128 Share::*;
+
+    [[nodiscard]] Int128 sum() const { return allocated + pending + booked + foreign; }
 
     friend bool operator==(const Share&, const Share&) = default;
 };
@@ -48,7 +52,7 @@ class Holdings {
     explicit Holdings(const Host& host);
 
     /// Adds (or with sign -1 takes away) pieces to one column of their classes.
-    void add(const std::vector<Piece>& pieces, std::int64_t Share::*column, int sign = 1);
+    void add(const std::vector<Piece>& pieces, Share::Column column, int sign = 1);
 
     [[nodiscard]] const std::map<Resource, Classes>& by_resource() const { return classes_; }
     [[nodiscard]] const Classes& of(const Resource& resource) const;
@@ -150,7 +154,7 @@ class Ledger {
       private:
         struct Change {
             std::vector<Piece> pieces;
-            std::int64_t Share::*column;
+            Share::Column column;
             int sign;
         };
         void take_away(const std::string& identity);

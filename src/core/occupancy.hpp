@@ -118,10 +118,10 @@ class Occupancy {
     using Index = std::uint32_t;
 
     struct Amounts {
-        std::int64_t pageable = 0;
-        std::int64_t whole = 0;
+        Int128 pageable = 0;
+        Int128 whole = 0;
 
-        [[nodiscard]] std::int64_t sum() const { return pageable + whole; }
+        [[nodiscard]] Int128 sum() const { return pageable + whole; }
     };
     struct Part {
         Index site = 0;
@@ -148,7 +148,7 @@ class Occupancy {
     };
     /// How the search came to a site or class; valid where its mark is the current one.
     struct Trail {
-        std::uint32_t mark = 0;
+        std::uint64_t mark = 0;
         Index from = 0;
     };
     struct Refusal {
@@ -200,7 +200,7 @@ class Occupancy {
     std::vector<Trail> class_trail_;
     std::vector<Index> queue_;
     Words reached_;
-    std::uint32_t mark_ = 0;
+    std::uint64_t mark_ = 0; ///< of the current search; never comes again
 
     std::array<Refusal, max_refusals> refusals_;
     std::size_t next_refusal_ = 0;

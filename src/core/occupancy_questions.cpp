@@ -127,8 +127,7 @@ PartState Occupancy::state_of(const IdSet& places) const {
     Int128 used = 0;
     const auto add = [&](const Amounts& amounts) {
         held += amounts.sum();
-        used += static_cast<Int128>(amounts.pageable) * rules_.weights.pageable +
-                static_cast<Int128>(amounts.whole) * rules_.weights.whole;
+        used += amounts.pageable * rules_.weights.pageable + amounts.whole * rules_.weights.whole;
         if (!rules_.whole_is_a_place)
             whole += amounts.whole;
     };

@@ -40,7 +40,7 @@ PartFigures figures_of(const Host& host, const Resource& resource, const IdSet& 
         }
     if (occupancy != nullptr)
         figures.effective = occupancy->state_of(places).effective;
-    figures.free = figures.effective - figures.held.sum();
+    figures.free = saturate(figures.effective - figures.held.sum());
     return figures;
 }
 
@@ -49,10 +49,10 @@ void fill(Figures& figures, const Resource& resource, const PartFigures& part) {
     figures.reserved[resource] = part.place.reserved;
     figures.allocatable[resource] = part.place.allocatable();
     figures.effective[resource] = part.effective;
-    figures.allocated[resource] = part.held.allocated;
-    figures.pending[resource] = part.held.pending;
-    figures.booked[resource] = part.held.booked;
-    figures.foreign[resource] = part.held.foreign;
+    figures.allocated[resource] = saturate(part.held.allocated);
+    figures.pending[resource] = saturate(part.held.pending);
+    figures.booked[resource] = saturate(part.held.booked);
+    figures.foreign[resource] = saturate(part.held.foreign);
     figures.free[resource] = part.free;
 }
 

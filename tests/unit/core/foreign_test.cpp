@@ -53,7 +53,7 @@ class Pages {
     }
 
   private:
-    void hold(std::int64_t pages, const IdSet& nodes, std::int64_t Share::*column) {
+    void hold(std::int64_t pages, const IdSet& nodes, Share::Column column) {
         held_.add({{pages_2m, nodes, true, pages * page_2m}}, column);
     }
 

@@ -220,6 +220,24 @@ TEST_CASE("a guest that grew is counted as it is, however large") {
     CHECK(guard.report().over_capacity == std::vector<Resource>{memory});
 }
 
+TEST_CASE("sums of absurd guests, which only observing lets in, are shown as the most there is") {
+    Policy policy = plain_policy();
+    policy.mode = Mode::observe;
+    Guard guard(equal_nodes(2, 4, 16 * gib), policy);
+    for (int number = 0; number < 200; ++number)
+        for (int name = 0; name < 12; ++name) {
+            Domain domain = guest(number, max_domain_bytes);
+            domain.uuid->bytes[0] = static_cast<std::uint8_t>(name);
+            REQUIRE(admit(guard, domain, at(1s)));
+        }
+    CHECK(guard.report().host.pending.at(memory) == INT64_MAX);
+    CHECK(guard.report().host.free.at(memory) == INT64_MIN);
+    CHECK_FALSE(guard.check(guest(201)).decision.reasons.empty());
+    for (const auto& [identity, entry] : std::map(guard.ledger().guests()))
+        guard.released(identity, at(2s));
+    CHECK(guard.report().host.free.at(memory) == 32 * gib);
+}
+
 TEST_CASE("a start in flight is not foreign while it touches its pages") {
     Topology topology = equal_nodes(1, 2, 4 * gib);
     add_pages(topology, 0, page_2m, 100);

@@ -51,7 +51,7 @@ inline std::string broken_invariant(const Ledger& ledger) {
         sum.add(entry.held(),
                 entry.state == GuestState::running ? &Share::allocated : &Share::pending);
     }
-    std::map<Resource, std::int64_t> booked;
+    std::map<Resource, Int128> booked;
     for (const auto& [resource, classes] : ledger.holdings().by_resource()) {
         if (classes.empty())
             return "a resource without classes";
@@ -70,7 +70,7 @@ inline std::string broken_invariant(const Ledger& ledger) {
         for (const auto& [piece_class, share] : classes)
             if (!ledger.holdings().of(resource).contains(piece_class))
                 return "what a guest holds is missing";
-    std::map<Resource, std::int64_t> asked;
+    std::map<Resource, Int128> asked;
     for (const auto& [name, reservation] : ledger.reservations())
         for (const Piece& piece : reservation.pieces)
             asked[piece.resource] += piece.amount;
