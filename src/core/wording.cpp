@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/wording.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "base/text.hpp"
@@ -42,12 +43,15 @@ std::string shortage_text(const Host& host, const Shortage& shortage) {
     if (shortage.alone)
         return fmt::format("{}, more than the {} that one guest can have", head,
                            amount(shortage.allocatable, Rounding::down));
-    return fmt::format(
-        "{}, {} free of {}", head,
-        shortage.resource.kind == Resource::Kind::cpu ? fmt::format("{}", shortage.free)
-                                                      : amount(shortage.free, Rounding::down),
-        shortage.resource.kind == Resource::Kind::cpu ? fmt::format("{}", shortage.effective)
-                                                      : amount(shortage.effective, Rounding::down));
+    const auto figure = [&](std::int64_t value, Rounding rounding) {
+        return shortage.resource.kind == Resource::Kind::cpu ? fmt::format("{}", value)
+                                                             : amount(value, rounding);
+    };
+    const std::string effective = figure(shortage.effective, Rounding::down);
+    if (shortage.free < 0)
+        return fmt::format("{}, none free of {} (over by {})", head, effective,
+                           figure(-std::max(shortage.free, -INT64_MAX), Rounding::up));
+    return fmt::format("{}, {} free of {}", head, figure(shortage.free, Rounding::down), effective);
 }
 
 } // namespace

@@ -202,7 +202,7 @@ TEST_CASE("a ratio lowered below use touches only starts that need the resource"
     CHECK(guard.report().over_capacity == std::vector<Resource>{cpu});
     CHECK(start(guard, with_memory("c", {ram(gib)})) == "admitted");
     CHECK(start(guard, both("d", {floating(1)}, {ram(gib)})) ==
-          "virtguard: refused d: cpu: needs 1 vCPU, -4 free of 4");
+          "virtguard: refused d: cpu: needs 1 vCPU, none free of 4 (over by 4)");
 }
 
 // A host that is over ---------------------------------------------------------------------------
@@ -215,11 +215,12 @@ TEST_CASE("a node that is over refuses nothing on another, and gives nothing to 
     CHECK(node_free(guard, 1, memory) == 4 * gib);
     CHECK(guard.report().over_capacity == std::vector<Resource>{memory});
     CHECK(start(guard, with_memory("c", {bound_ram(gib, {0})})) ==
-          "virtguard: refused c: memory on node 0: needs 1 GiB, -36 GiB free of 64 GiB");
+          "virtguard: refused c: memory on node 0: needs 1 GiB, none free of 64 GiB (over by 36 "
+          "GiB)");
     CHECK(start(guard, with_memory("d", {ram(2 * gib)})) == "admitted");
     CHECK(start(guard, with_memory("e", {bound_ram(2 * gib, {1})})) == "admitted");
     CHECK(start(guard, with_memory("f", {bound_ram(gib, {1})})) ==
-          "virtguard: refused f: memory: needs 1 GiB, -36 GiB free of 128 GiB");
+          "virtguard: refused f: memory: needs 1 GiB, none free of 128 GiB (over by 36 GiB)");
 }
 
 TEST_CASE("a start may not take from what floats, however far over the rest is") {
@@ -228,7 +229,7 @@ TEST_CASE("a start may not take from what floats, however far over the rest is")
     guard.running(with_memory("b", {ram(8 * gib)}), Instant{}); // on node 1, as far as it matters
     CHECK(node_free(guard, 1, memory) == 2 * gib);
     CHECK(start(guard, with_memory("c", {bound_ram(3 * gib, {1})})) ==
-          "virtguard: refused c: memory: needs 3 GiB, -3 GiB free of 20 GiB");
+          "virtguard: refused c: memory: needs 3 GiB, none free of 20 GiB (over by 3 GiB)");
     CHECK(start(guard, with_memory("d", {bound_ram(2 * gib, {1})})) == "admitted");
 }
 
@@ -244,7 +245,7 @@ TEST_CASE("what a pool lost is not given again until it is free") {
     CHECK(host_free(guard, pages) == -gib);
     const Domain c = with_memory("c", {ram(gib, PagesOf{page_1g})});
     CHECK(start(guard, c) ==
-          "virtguard: refused c: hugepages-1Gi: needs 1 GiB, -1 GiB free of 2 GiB");
+          "virtguard: refused c: hugepages-1Gi: needs 1 GiB, none free of 2 GiB (over by 1 GiB)");
     guard.start_at_once(with_memory("a", {}));
     CHECK(host_free(guard, pages) == gib);
     CHECK(start(guard, c) == "admitted");
