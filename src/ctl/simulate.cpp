@@ -106,13 +106,19 @@ class Simulation {
 
     Result<> apply(const Stop& stop) {
         const auto& guests = guard_.ledger().guests();
-        auto found = guests.find(stop.guest);
-        if (found == guests.end())
-            found = std::ranges::find_if(
-                guests, [&](const auto& each) { return each.second.domain.name == stop.guest; });
-        if (found != guests.end())
-            guard_.released(std::string(found->first), Instant{});
-        done_.back().found_nothing = found == guests.end();
+        std::vector<std::string> found;
+        if (guests.contains(stop.guest))
+            found.push_back(stop.guest);
+        else
+            for (const auto& [identity, guest] : guests)
+                if (guest.domain.name == stop.guest)
+                    found.push_back(identity);
+        if (found.size() > 1)
+            return fail(Errc::invalid, "event {}: {} guests of that name run: expected a UUID",
+                        quote(done_.back().event), found.size());
+        done_.back().found_nothing = found.empty();
+        for (const std::string& identity : found)
+            guard_.released(identity, Instant{});
         return {};
     }
 

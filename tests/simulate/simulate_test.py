@@ -235,6 +235,15 @@ class BadInput(Case):
     def test_stop_needs_a_name(self):
         self.event("stop:", "expected stop:NAME-or-UUID")
 
+    def test_stop_needs_a_name_that_one_guest_has(self):
+        for number in (1, 2):
+            self.simulator.write(f"twin{number}.xml", domain("twin", GIB, number=number))
+        self.bad_input('event "stop:twin": 2 guests of that name run: expected a UUID', "--topology", TWO_NODES,
+                       "twin1.xml", "twin2.xml", "stop:twin")
+        status, document = self.simulate(TWO_NODES, "twin1.xml", "twin2.xml", f"stop:{uuid(1)}", "stop:twin",
+                                         policy=BARE)
+        self.assertEqual((status, document["host"]["allocated"]["memory"]), (0, 0))
+
     def test_pages_policy_and_topology(self):
         self.write("a")
         self.bad_input('--pages: "x": not a setting of pages: expected NODE:SIZE=COUNT such as "0:2Mi=512"',
