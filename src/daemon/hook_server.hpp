@@ -19,7 +19,7 @@
 namespace virtguard::daemon {
 
 /// Makes a listening socket at a path, in place of what a dead daemon left there; only root can
-/// connect to it.
+/// connect to it. For a moment it changes the process's umask.
 [[nodiscard]] Result<UniqueFd> listen_at(const std::string& path);
 
 class HookServer {

@@ -101,6 +101,7 @@ class Daemon {
   private:
     explicit Daemon(loop::Loop loop) : loop_(std::move(loop)) {}
     Result<> start(const Options& options);
+    Result<> take_folders(const Options& options);
     Result<> start_service(const Options& options);
     Result<> watch_signals_and_mail();
     Result<> start_libvirt(const std::string& uri);
@@ -118,7 +119,8 @@ class Daemon {
     std::unique_ptr<virt::Session> session_;
 };
 
-Result<> Daemon::start_service(const Options& options) {
+/// Makes the folders and takes them for this daemon.
+Result<> Daemon::take_folders(const Options& options) {
     if (auto made = make_folder(options.run_folder, 0755); !made)
         return made;
     if (auto made = make_folder(options.state_folder, 0755); !made)
@@ -127,6 +129,14 @@ Result<> Daemon::start_service(const Options& options) {
     if (!lock)
         return std::unexpected(lock.error());
     lock_ = *std::move(lock);
+    return {};
+}
+
+Result<> Daemon::start_service(const Options& options) {
+    // Before the files thread: the socket is made under a umask, which is the whole process's.
+    auto listener = hook_listener(options.run_folder);
+    if (!listener)
+        return std::unexpected(listener.error());
     auto topology = load_topology(options);
     if (!topology)
         return context(topology.error(), "topology");
@@ -143,9 +153,6 @@ Result<> Daemon::start_service(const Options& options) {
     if (!service)
         return std::unexpected(service.error());
     service_ = *std::move(service);
-    auto listener = hook_listener(options.run_folder);
-    if (!listener)
-        return std::unexpected(listener.error());
     auto hooks = HookServer::create(loop_, *std::move(listener),
                                     [this](const wire::Request& request, HookServer::Reply reply) {
                                         service_->handle(request, std::move(reply));
@@ -208,6 +215,8 @@ Result<> Daemon::start_libvirt(const std::string& uri) {
 Result<> Daemon::start(const Options& options) {
     if (auto watched = watch_signals_and_mail(); !watched)
         return watched;
+    if (auto taken = take_folders(options); !taken)
+        return taken;
     if (auto started = start_service(options); !started)
         return started;
     if (auto watchdog = loop_.enable_watchdog(); !watchdog)
