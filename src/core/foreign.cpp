@@ -9,11 +9,9 @@ namespace virtguard::core {
 
 namespace {
 
-using Bounds = ForeignPages::Bounds;
-
 /// What use there is beyond that of guests: beyond all that could lie on the node, and beyond what
 /// surely does.
-Bounds on_node(const Classes& classes, int node, std::int64_t used) {
+ForeignBounds on_node(const Classes& classes, int node, std::int64_t used) {
     Int128 least = used;
     Int128 most = used;
     for (const auto& [piece_class, share] : classes) {
@@ -26,7 +24,7 @@ Bounds on_node(const Classes& classes, int node, std::int64_t used) {
     return {saturate(least), saturate(most)};
 }
 
-Bounds on_host(const Classes& classes, std::int64_t used) {
+ForeignBounds on_host(const Classes& classes, std::int64_t used) {
     Int128 least = used;
     Int128 most = used;
     for (const auto& [piece_class, share] : classes) {
@@ -34,6 +32,12 @@ Bounds on_host(const Classes& classes, std::int64_t used) {
         most -= share.allocated;
     }
     return {saturate(least), saturate(most)};
+}
+
+/// The estimate there was, moved within the bounds; without one, only what is certain.
+std::int64_t settled(std::optional<std::int64_t> estimate, const ForeignBounds& bounds) {
+    const std::int64_t least = std::max<std::int64_t>(bounds.least, 0);
+    return std::clamp(estimate.value_or(least), least, std::max(least, bounds.most));
 }
 
 std::map<Resource, std::map<int, std::int64_t>> by_resource(const std::vector<PageUse>& use) {
@@ -45,10 +49,11 @@ std::map<Resource, std::map<int, std::int64_t>> by_resource(const std::vector<Pa
 
 } // namespace
 
-std::int64_t& ForeignPages::settle(const Resource& resource, int node, const Bounds& bounds) {
-    const std::int64_t least = std::max<std::int64_t>(bounds.least, 0);
-    std::int64_t& estimate = estimates_.try_emplace({resource, node}, least).first->second;
-    estimate = std::clamp(estimate, least, std::max(least, bounds.most));
+std::int64_t& ForeignPages::settle(const Resource& resource, int node,
+                                   const ForeignBounds& bounds) {
+    const auto [found, is_new] = estimates_.try_emplace({resource, node}, 0);
+    std::int64_t& estimate = found->second;
+    estimate = settled(is_new ? std::nullopt : std::optional(estimate), bounds);
     return estimate;
 }
 
@@ -80,7 +85,7 @@ void ForeignPages::update_pool(const Resource& resource, const Pool& pool, const
             continue;
         // The host's sum is the surer figure: what nodes were thought to hold beyond it is gone,
         // as far as their own counters allow.
-        const Bounds bounds = on_node(classes, node, used);
+        const ForeignBounds bounds = on_node(classes, node, used);
         std::int64_t& estimate = settle(resource, node, bounds);
         const std::int64_t cut =
             std::clamp<std::int64_t>(excess, 0, estimate - std::max<std::int64_t>(bounds.least, 0));
@@ -94,6 +99,21 @@ void ForeignPages::update_pool(const Resource& resource, const Pool& pool, const
     }
     if (nowhere_yet > reserve_left)
         pieces.push_back({resource, pool.all(), /*whole=*/true, nowhere_yet - reserve_left});
+}
+
+void ForeignMemory::update(std::int64_t in_use, std::int64_t resident, std::int64_t unseen) {
+    const Int128 most = Int128{in_use} - resident;
+    estimate_ = settled(estimate_, {.least = saturate(most - unseen), .most = saturate(most)});
+}
+
+std::optional<std::int64_t> ForeignMemory::beyond_reserve(const Host& host) const {
+    const Pool* pool = host.pool(Resource::memory());
+    if (!estimate_ || pool == nullptr)
+        return std::nullopt;
+    Int128 beyond = *estimate_;
+    for (const auto& [node, place] : pool->places)
+        beyond -= place.reserved;
+    return saturate(std::max<Int128>(beyond, 0));
 }
 
 } // namespace virtguard::core

@@ -153,11 +153,35 @@ void Guard::reconcile(const std::string& identity, const std::optional<Domain>& 
     forget(identity, began);
 }
 
-void Guard::set_residency(std::map<std::string, Residency> guests, Instant when) {
+void Guard::set_residency(std::map<std::string, Residency> guests, Instant when,
+                          std::optional<std::int64_t> in_use) {
+    if (in_use) {
+        account_memory_use(guests, *in_use);
+        account_foreign();
+    }
     for (auto& [identity, residency] : guests)
         if (const Guest* guest = ledger_.find(identity);
             guest != nullptr && guest->state == GuestState::running && !is_older(identity, when))
             ledger_.set_residency(identity, std::move(residency), host_);
+}
+
+/// All that was seen counts, also of guests that are gone by now: it was in use at the same time.
+void Guard::account_memory_use(const std::map<std::string, Residency>& guests,
+                               std::int64_t in_use) {
+    Int128 resident = 0;
+    std::set<std::string_view> seen;
+    for (const auto& [identity, residency] : guests)
+        if (const auto memory = residency.find(Resource::memory()); memory != residency.end()) {
+            seen.insert(identity);
+            for (const auto& [node, bytes] : memory->second)
+                resident += bytes;
+        }
+    Int128 unseen = 0;
+    for (const auto& [identity, guest] : ledger_.guests())
+        if (!seen.contains(identity))
+            for (const Piece& piece : guest.demand.pieces)
+                unseen += piece.resource == Resource::memory() ? piece.amount : 0;
+    foreign_memory_.update(in_use, saturate(resident), saturate(unseen));
 }
 
 void Guard::apply(Policy policy) {
@@ -171,16 +195,27 @@ void Guard::apply(Topology topology) {
 }
 
 void Guard::set_page_use(const std::vector<PageUse>& use) {
-    ledger_.set_foreign(foreign_pages_.update(host_, ledger_.holdings(), use));
+    foreign_hugepages_ = foreign_pages_.update(host_, ledger_.holdings(), use);
+    account_foreign();
 }
 
 void Guard::reserve(const std::string& name, Reservation reservation) {
     ledger_.reserve(name, std::move(reservation));
 }
 
+void Guard::account_foreign() {
+    std::vector<Piece> pieces = foreign_hugepages_;
+    const std::int64_t memory = foreign_memory().value_or(0);
+    if (policy_.memory.charge_foreign && memory > 0)
+        pieces.push_back({Resource::memory(), host_.pool(Resource::memory())->all(),
+                          /*whole=*/true, memory});
+    ledger_.set_foreign(std::move(pieces));
+}
+
 void Guard::recompute() {
     host_ = make_host(topology_, policy_);
     ledger_.recompute(host_, policy_);
+    account_foreign();
 }
 
 bool Guard::is_older(const std::string& identity, Instant when) const {

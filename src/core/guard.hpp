@@ -94,9 +94,17 @@ class Guard {
     /// One domain looked at: running as given, or (nothing) not active.
     void reconcile(const std::string& identity, const std::optional<Domain>& active, Instant began);
 
-    /// What running guests were seen to occupy, by identity, in looks that began at `when`: what is
-    /// there stays there. Ignored for a guest that is not running or has changed since then.
-    void set_residency(std::map<std::string, Residency> guests, Instant when);
+    /// What running guests were seen to occupy, by identity, in a look that began at `when`: what
+    /// is there stays there. Ignored for a guest that is not running or has changed since then.
+    /// Where these are all guests that could be read, in_use is what of the host's ordinary memory
+    /// was not to be had at that time (bytes).
+    void set_residency(std::map<std::string, Residency> guests, Instant when,
+                       std::optional<std::int64_t> in_use = std::nullopt);
+    /// Bytes of ordinary memory that no guest holds and the policy does not reserve, and that are
+    /// not to be had; nothing before that was first told.
+    [[nodiscard]] std::optional<std::int64_t> foreign_memory() const {
+        return foreign_memory_.beyond_reserve(host_);
+    }
 
     void apply(Policy policy);
     void apply(Topology topology);
@@ -114,6 +122,8 @@ class Guard {
 
   private:
     void recompute();
+    void account_foreign();
+    void account_memory_use(const std::map<std::string, Residency>& guests, std::int64_t in_use);
     [[nodiscard]] bool is_older(const std::string& identity, Instant when) const;
     [[nodiscard]] bool returns_in_time(const Domain& domain, const Demand& demand,
                                        Instant when) const;
@@ -127,6 +137,8 @@ class Guard {
     Host host_;
     Ledger ledger_;
     ForeignPages foreign_pages_;
+    ForeignMemory foreign_memory_;
+    std::vector<Piece> foreign_hugepages_;    ///< by the counters last read
     std::optional<Instant> last_look_;        ///< the beginning of the last complete look
     std::map<std::string, Instant> departed_; ///< when guests left; for messages that come late
     std::size_t tidy_departed_at_ = 1024;     ///< the size at which old ones are dropped

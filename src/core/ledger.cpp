@@ -192,6 +192,8 @@ void Ledger::reserve(const std::string& name, Reservation reservation) {
 }
 
 void Ledger::set_foreign(std::vector<Piece> pieces) {
+    if (pieces == foreign_)
+        return;
     holdings_.add(foreign_, &Share::foreign, -1);
     foreign_ = std::move(pieces);
     holdings_.add(foreign_, &Share::foreign, 1);

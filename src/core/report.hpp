@@ -102,6 +102,9 @@ struct Status {
     std::uint64_t refused = 0;
     std::uint64_t would_refuse = 0; ///< admitted only because the mode is observe
     Report report;
+    /// Bytes that something else than guests holds beyond the reserve, charged or not; nothing
+    /// where it is not known.
+    std::optional<std::int64_t> foreign_memory;
     std::vector<GuestReport> guests;
 
     friend bool operator==(const Status&, const Status&) = default;

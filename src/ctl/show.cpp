@@ -88,6 +88,11 @@ std::string capacity_table(const core::Report& report) {
     return table.text();
 }
 
+bool is_charged(const core::Status& status) {
+    const auto charged = status.report.host.foreign.find(core::Resource::memory());
+    return charged != status.report.host.foreign.end() && charged->second > 0;
+}
+
 std::string guest_table(const std::vector<core::GuestReport>& guests) {
     Table table({{"DOMAIN"}, {"STATE"}, {"SCHEDULER"}, {"HOLDS"}});
     for (const core::GuestReport& guest : guests)
@@ -166,6 +171,10 @@ std::string status_text(const core::Status& status) {
         result += fmt::format("problem: {}\n", one_line(problem));
     for (const core::Resource& resource : status.report.over_capacity)
         result += fmt::format("over capacity: {}\n", resource.name());
+    if (status.foreign_memory.value_or(0) > 0)
+        result += fmt::format("foreign memory: {}, {}\n",
+                              format_bytes(*status.foreign_memory, Rounding::up),
+                              is_charged(status) ? "charged" : "not charged");
     result += "\n" + capacity_table(status.report);
     if (!status.guests.empty())
         result += "\n" + guest_table(status.guests);

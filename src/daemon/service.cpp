@@ -268,7 +268,10 @@ void Service::look(virt::Look seen) {
 }
 
 void Service::note_residency(ResidencyRound round) {
-    guard_.set_residency(std::move(round.guests), round.began);
+    guard_.set_residency(std::move(round.guests), round.began, round.memory_in_use);
+    refresh_hugepages(); // what is foreign of them is what guests do not occupy
+    if (round.memory_in_use)
+        note_over_capacity();
 }
 
 void Service::note_unreadable(const virt::ActiveDomain& domain) {
@@ -365,7 +368,8 @@ core::Status Service::status() const {
                         .admitted = admitted_,
                         .refused = refused_,
                         .would_refuse = would_refuse_,
-                        .report = guard_.report()};
+                        .report = guard_.report(),
+                        .foreign_memory = guard_.foreign_memory()};
     for (const std::string& error : policy_errors_)
         status.problems.push_back("policy: " + error);
     if (!libvirt_problem_.empty())

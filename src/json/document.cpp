@@ -335,6 +335,8 @@ std::string status_document(const core::Status& status) {
     json["host"] = Json::object();
     add_figures(json["host"], status.report.host);
     json["nodes"] = nodes_json(status.report.nodes);
+    if (status.foreign_memory)
+        json["foreign_memory"] = *status.foreign_memory;
     json["domains"] = Json::array();
     for (const core::GuestReport& guest : status.guests)
         json["domains"].push_back({{"name", guest.name},
@@ -356,6 +358,8 @@ Result<core::Status> parse_status(std::string_view document) {
                             .refused = read_count(decisions.at("refused")),
                             .would_refuse = read_count(decisions.at("would_refuse")),
                             .report = read_report(json)};
+        if (json.contains("foreign_memory"))
+            status.foreign_memory = read_integer(json.at("foreign_memory"));
         for (const Json& guest : require_array(json.at("domains")))
             status.guests.push_back(read_guest(guest));
         return status;

@@ -166,3 +166,55 @@ TEST_CASE("sizes that the host has no pool of are left out") {
     CHECK(pages.update(host, Holdings(host), {{0, page_2m, 8 * page_2m}}).empty());
     CHECK(pages.update(host, Holdings(host), {}).empty());
 }
+
+TEST_CASE("of a guest whose pages were seen, what is foreign is exact by node") {
+    Pages pages;
+    CHECK(pages.foreign(5, 0) == "0: 5");
+    pages.running(10, {0, 1});
+    CHECK(pages.foreign(9, 6) == "0: 5"); // any ten of them may be the guest's
+    pages.drop_running(10, {0, 1});
+    pages.running(7, {0});
+    pages.running(3, {1});
+    CHECK(pages.foreign(9, 6) == "0: 2, 1: 3");
+}
+
+// Memory ----------------------------------------------------------------------------------------
+
+TEST_CASE("memory in use that no guest was seen to occupy is foreign, beyond the reserve") {
+    const auto [in_use, resident, foreign] =
+        GENERATE(table<std::int64_t, std::int64_t, std::int64_t>({
+            {0, 0, 0},
+            {1000, 0, 700},
+            {1000, 600, 100},
+            {1000, 800, 0},
+            {1000, 2000, 0},
+            {INT64_MAX, 0, INT64_MAX - 300},
+            {0, INT64_MAX, 0},
+        }));
+    Policy policy = bare_policy();
+    policy.reserve.memory = 300;
+    const Host host = make_host(equal_nodes(2, 2, gib), policy);
+    ForeignMemory memory;
+    CHECK(memory.beyond_reserve(host) == std::nullopt);
+    memory.update(in_use, resident, 0);
+    CHECK(memory.beyond_reserve(host) == foreign);
+}
+
+TEST_CASE("what a guest holds that was not seen is neither its own nor foreign") {
+    const Host host = make_host(equal_nodes(2, 2, gib), bare_policy());
+    ForeignMemory memory;
+    memory.update(1000, 100, 400); // a guest that nothing tells of
+    CHECK(memory.beyond_reserve(host) == 500);
+    memory.update(1000, 300, 0);
+    CHECK(memory.beyond_reserve(host) == 700);
+    memory.update(1200, 300, 400); // a start in flight, half of it touched
+    CHECK(memory.beyond_reserve(host) == 700);
+    memory.update(1500, 300, 400); // more than it can explain
+    CHECK(memory.beyond_reserve(host) == 800);
+    memory.update(900, 300, 400);
+    CHECK(memory.beyond_reserve(host) == 600);
+    memory.update(900, 300, 4000);
+    CHECK(memory.beyond_reserve(host) == 600);
+    memory.update(0, 300, 4000);
+    CHECK(memory.beyond_reserve(host) == 0);
+}

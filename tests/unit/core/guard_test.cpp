@@ -468,3 +468,43 @@ TEST_CASE("a guest that returns may lie anywhere again, and so may the place kep
     CHECK(report.nodes[1].figures.pending.at(memory) == 0);
     CHECK(admit(guard, guest(1, 16 * gib), at(20s)));
 }
+
+TEST_CASE("foreign memory is charged where the policy says so, on any node") {
+    const bool charged = GENERATE(false, true);
+    Policy policy = plain_policy();
+    policy.memory.charge_foreign = charged;
+    Guard guard(equal_nodes(2, 4, 16 * gib), policy);
+    guard.running(guest(1, 8 * gib), at(10s));
+    guard.running(guest(2, 8 * gib), at(10s));
+    CHECK(guard.foreign_memory() == std::nullopt);
+    guard.set_residency({{id(1), {{memory, {{0, 4 * gib}, {1, gib}}}}}}, at(10s));
+    CHECK(guard.foreign_memory() == std::nullopt); // of one guest alone nothing follows
+    const std::map<std::string, Residency> all{{id(1), {{memory, {{0, 4 * gib}, {1, gib}}}}},
+                                               {id(2), {{memory, {{1, 3 * gib}}}}},
+                                               {id(3), {{memory, {{1, gib}}}}}}; // gone since
+    guard.set_residency(all, at(10s), 15 * gib);
+    CHECK(guard.foreign_memory() == 6 * gib);
+    const auto host = [&] { return guard.report().host; };
+    CHECK(host().foreign.at(memory) == (charged ? 6 * gib : 0));
+    CHECK(host().free.at(memory) == (charged ? 10 : 16) * gib);
+    CHECK(guard.report().nodes[0].figures.foreign.at(memory) == 0);
+    policy.memory.charge_foreign = !charged;
+    policy.reserve.memory = gib;
+    guard.apply(policy);
+    CHECK(guard.foreign_memory() == 5 * gib);
+    CHECK(host().foreign.at(memory) == (charged ? 0 : 5 * gib));
+    guard.set_residency(all, at(11s), 9 * gib);
+    CHECK(host().foreign.at(memory) == 0);
+    CHECK(broken_invariant(guard.ledger()) == "");
+}
+
+TEST_CASE("a start in flight is not taken for foreign memory, nor a guest of which nothing tells") {
+    Guard guard = plain_guard();
+    guard.set_residency({}, at(10s), gib);
+    REQUIRE(admit(guard, guest(1, 8 * gib), at(11s)));
+    guard.running(guest(2, 8 * gib), at(11s));
+    guard.set_residency({}, at(12s), 15 * gib);
+    CHECK(guard.foreign_memory() == gib);
+    guard.set_residency({{id(2), {{pages_2m, {}}}}}, at(12s), 18 * gib);
+    CHECK(guard.foreign_memory() == 2 * gib);
+}

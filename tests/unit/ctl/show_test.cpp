@@ -112,3 +112,20 @@ TEST_CASE("nodes have rows of their own where there are several") {
     CHECK(status_text(status).contains("node 0 cpu"));
     CHECK(status_text(status).contains("node 5 cpu"));
 }
+
+TEST_CASE("memory of nobody is shown, and whether it is charged") {
+    const auto [seen, charged, line] =
+        GENERATE(table<std::optional<std::int64_t>, std::int64_t, std::string>({
+            {std::nullopt, 0, ""},
+            {0, 0, ""},
+            {gib, 0, "foreign memory: 1 GiB, not charged\n"},
+            {gib, gib, "foreign memory: 1 GiB, charged\n"},
+        }));
+    core::Status status{.version = "1", .state = "ready"};
+    const std::string before = status_text(status);
+    status.foreign_memory = seen;
+    status.report.host.foreign[Resource::memory()] = charged;
+    const std::string text = status_text(status);
+    CHECK(text ==
+          before.substr(0, before.find('\n') + 1) + line + before.substr(before.find('\n') + 1));
+}

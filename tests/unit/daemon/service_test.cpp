@@ -390,6 +390,7 @@ TEST_CASE("what a guest occupies is looked at when it starts, reconnects or is f
     bench.folder.write("run/libvirt/qemu/web-1.pid", "7\n");
     bench.folder.write("proc/7/cmdline", std::string("qemu\0-uuid\0", 11) + uuid_of_web);
     bench.folder.write("proc/7/numa_maps", "1000 default anon=9 N1=9 kernelpagesize_kB=4\n");
+    bench.folder.write("proc/meminfo", "MemTotal: 3145728 kB\nMemAvailable: 2097152 kB\n");
     if (message)
         (void)bench.send(*message, xml(1, 4), after(-1s));
     else
@@ -411,5 +412,7 @@ TEST_CASE("what a guest occupies is looked at when it starts, reconnects or is f
     ask->schedule();
     REQUIRE(bench.loop.run().value() == 0);
     CHECK(on_node_1() == 9 * 4096);
-    CHECK(bench.status().report.host.allocated.at(core::Resource::memory()) == 4 * gib);
+    const core::Status status = bench.status();
+    CHECK(status.report.host.allocated.at(core::Resource::memory()) == 4 * gib);
+    CHECK(status.foreign_memory == (message ? std::nullopt : std::optional(gib - 9 * 4096)));
 }

@@ -97,7 +97,8 @@ TEST_CASE("an outcome is read as it was written") {
 }
 
 TEST_CASE("a status is read as it was written") {
-    const core::Status written = status();
+    core::Status written = status();
+    written.foreign_memory = GENERATE(as<std::optional<std::int64_t>>{}, std::nullopt, 0, gib);
     const auto read = json::parse_status(json::status_document(written));
     REQUIRE(read.has_value());
     CHECK(read->report.host == written.report.host);
@@ -105,6 +106,7 @@ TEST_CASE("a status is read as it was written") {
     CHECK(read->report.overcommit == written.report.overcommit);
     CHECK(read->report.over_capacity == written.report.over_capacity);
     CHECK(read->guests == written.guests);
+    CHECK(read->foreign_memory == written.foreign_memory);
     CHECK(json::status_document(*read) == json::status_document(written));
 }
 
