@@ -96,6 +96,13 @@ const Classes& Holdings::of(const Resource& resource) const {
     return found == classes_.end() ? nothing : found->second;
 }
 
+bool Holdings::is_over() const {
+    return std::ranges::any_of(classes_, [this](const auto& held) {
+        const Occupancy* pool = occupancy(held.first);
+        return pool == nullptr || pool->is_over();
+    });
+}
+
 std::string identity_of(const Domain& domain) {
     return domain.uuid ? domain.uuid->text() : domain.name;
 }

@@ -60,6 +60,10 @@ class Holdings {
     [[nodiscard]] Occupancy* occupancy(const Resource& resource);
     [[nodiscard]] const Occupancy* occupancy(const Resource& resource) const;
 
+    /// Some of what is held can lie nowhere. Without that no free is negative, on the host or a
+    /// node.
+    [[nodiscard]] bool is_over() const;
+
     /// The same is held.
     friend bool operator==(const Holdings& a, const Holdings& b) {
         return a.classes_ == b.classes_;

@@ -355,7 +355,9 @@ void Service::after_policy_change() {
 }
 
 void Service::note_over_capacity() {
-    std::vector<core::Resource> over = guard_.report().over_capacity;
+    std::vector<core::Resource> over;
+    if (guard_.ledger().holdings().is_over()) // the report is dear, and mostly nothing is over
+        over = guard_.report().over_capacity;
     for (const core::Resource& resource : over)
         if (std::ranges::find(over_capacity_, resource) == over_capacity_.end())
             log(Level::warning, "over capacity: {}", resource.name());

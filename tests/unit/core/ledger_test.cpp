@@ -145,6 +145,7 @@ TEST_CASE("whatever happens in whatever order, what is held is the sum of who ho
         for (const Event& event : *events(10)) {
             happen(guard, event, at(std::chrono::seconds(++second)));
             RC_ASSERT(broken_invariant(guard.ledger()) == "");
+            RC_ASSERT(guard.ledger().holdings().is_over() || guard.report().over_capacity.empty());
         }
     }));
 }
