@@ -9,28 +9,43 @@ namespace virtguard::core {
 
 namespace {
 
+using Seen = ForeignPages::Seen;
+
 /// What use there is beyond that of guests: beyond all that could lie on the node, and beyond what
 /// surely does.
-ForeignBounds on_node(const Classes& classes, int node, std::int64_t used) {
+ForeignBounds on_node(const Classes& classes, int node, std::int64_t used, Seen seen) {
     Int128 least = used;
     Int128 most = used;
+    bool is_exact = seen == Seen::now;
     for (const auto& [piece_class, share] : classes) {
         if (!piece_class.places.contains(node))
             continue;
+        const Int128 touched = share.allocated - share.untouched;
         least -= share.allocated + share.pending;
         if (piece_class.places.count() == 1)
-            most -= share.allocated;
+            most -= touched;
+        else
+            is_exact = is_exact && touched == 0;
+        is_exact = is_exact && share.pending == 0;
     }
-    return {saturate(least), saturate(most)};
+    return {saturate(is_exact ? most : least), saturate(most)};
 }
 
-ForeignBounds on_host(const Classes& classes, std::int64_t used) {
+/// The same for all nodes. Of what is in use, `reserved` lies on none yet: it may be what guests
+/// have not touched.
+ForeignBounds on_host(const Classes& classes, std::int64_t used, std::int64_t reserved, Seen seen) {
     Int128 least = used;
     Int128 most = used;
+    Int128 untouched = 0;
+    bool is_exact = seen == Seen::now;
     for (const auto& [piece_class, share] : classes) {
         least -= share.allocated + share.pending;
-        most -= share.allocated;
+        most -= share.allocated - share.untouched;
+        untouched += share.untouched;
+        is_exact = is_exact && share.pending == 0;
     }
+    if (is_exact)
+        least = most = most - std::min<Int128>(untouched, reserved);
     return {saturate(least), saturate(most)};
 }
 
@@ -58,25 +73,29 @@ std::int64_t& ForeignPages::settle(const Resource& resource, int node,
 }
 
 std::vector<Piece> ForeignPages::update(const Host& host, const Holdings& held,
-                                        const std::vector<PageUse>& use) {
+                                        const std::vector<PageUse>& use, Seen seen) {
     std::vector<Piece> pieces;
     for (const auto& [resource, used_by_node] : by_resource(use))
         if (const Pool* pool = host.pool(resource))
-            update_pool(resource, *pool, held.of(resource), used_by_node, pieces);
+            update_pool(resource, *pool, held.of(resource), used_by_node, seen, pieces);
     return pieces;
 }
 
 void ForeignPages::update_pool(const Resource& resource, const Pool& pool, const Classes& classes,
-                               const std::map<int, std::int64_t>& used_by_node,
+                               const std::map<int, std::int64_t>& used_by_node, Seen seen,
                                std::vector<Piece>& pieces) {
     std::int64_t used_on_host = 0;
     for (const auto& [node, used] : used_by_node)
         used_on_host += used;
-    const std::int64_t on_all = settle(resource, PageUse::no_node, on_host(classes, used_on_host));
+    const auto reserved = used_by_node.find(PageUse::no_node);
+    const std::int64_t on_all =
+        settle(resource, PageUse::no_node,
+               on_host(classes, used_on_host, reserved == used_by_node.end() ? 0 : reserved->second,
+                       seen));
     std::int64_t excess = -on_all;
     for (const auto& [node, used] : used_by_node)
         if (pool.places.contains(node))
-            excess += settle(resource, node, on_node(classes, node, used));
+            excess += settle(resource, node, on_node(classes, node, used, seen));
     std::int64_t reserve_left = 0;
     std::int64_t nowhere_yet = on_all;
     for (const auto& [node, used] : used_by_node) {
@@ -85,7 +104,7 @@ void ForeignPages::update_pool(const Resource& resource, const Pool& pool, const
             continue;
         // The host's sum is the surer figure: what nodes were thought to hold beyond it is gone,
         // as far as their own counters allow.
-        const ForeignBounds bounds = on_node(classes, node, used);
+        const ForeignBounds bounds = on_node(classes, node, used, seen);
         std::int64_t& estimate = settle(resource, node, bounds);
         const std::int64_t cut =
             std::clamp<std::int64_t>(excess, 0, estimate - std::max<std::int64_t>(bounds.least, 0));

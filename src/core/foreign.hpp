@@ -3,12 +3,13 @@
 // Hugepages and memory that something other than a libvirt guest holds.
 //
 // Of hugepages the kernel says how many pages of a node are in use, not by whom. A running guest
-// has touched all of its hugepages (QEMU preallocates them); a start in flight has touched any part
-// of them. So what is foreign lies between two bounds: at least what is in use beyond all claims,
-// at most what is in use beyond running guests. Between them the last estimate is kept: it was made
-// before the claim, and so a start in flight is counted neither twice nor in place of what was
-// foreign before it. Of memory the bounds are the same, but for a running guest, which has touched
-// any part of it unless it was seen what.
+// has touched all of its hugepages (QEMU preallocates them) but for those that it was seen not to
+// occupy (virtio-mem's); a start in flight has touched any part of them. So what is foreign lies
+// between two bounds: at least what is in use beyond all claims, at most what is in use beyond what
+// running guests have touched. Between them the last estimate is kept: it was made before the
+// claim, and so a start in flight is counted neither twice nor in place of what was foreign before
+// it. Where all guests have just been seen, the upper bound is the figure. Of memory the bounds are
+// the same, but for a running guest that was not seen, which has touched any part of it.
 
 #include <cstdint>
 #include <map>
@@ -39,14 +40,19 @@ struct ForeignBounds {
 
 class ForeignPages {
   public:
+    /// Whether what guests were seen to occupy is as new as the counters.
+    enum class Seen { before, now };
+
     /// What is foreign now, per node and, where no node can be told, on any of the pool's nodes.
     /// The part of it that the policy reserves for the host is left out.
     [[nodiscard]] std::vector<Piece> update(const Host& host, const Holdings& held,
-                                            const std::vector<PageUse>& use);
+                                            const std::vector<PageUse>& use,
+                                            Seen seen = Seen::before);
 
   private:
     void update_pool(const Resource& resource, const Pool& pool, const Classes& classes,
-                     const std::map<int, std::int64_t>& used_by_node, std::vector<Piece>& pieces);
+                     const std::map<int, std::int64_t>& used_by_node, Seen seen,
+                     std::vector<Piece>& pieces);
     /// Keeps an estimate within bounds.
     std::int64_t& settle(const Resource& resource, int node, const ForeignBounds& bounds);
 

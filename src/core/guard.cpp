@@ -158,6 +158,7 @@ void Guard::set_residency(std::map<std::string, Residency> guests, Instant when,
     if (in_use) {
         account_memory_use(guests, *in_use);
         account_foreign();
+        all_just_seen_ = true;
     }
     for (auto& [identity, residency] : guests)
         if (const Guest* guest = ledger_.find(identity);
@@ -195,7 +196,10 @@ void Guard::apply(Topology topology) {
 }
 
 void Guard::set_page_use(const std::vector<PageUse>& use) {
-    foreign_hugepages_ = foreign_pages_.update(host_, ledger_.holdings(), use);
+    using Seen = ForeignPages::Seen;
+    const bool just_seen = std::exchange(all_just_seen_, false);
+    foreign_hugepages_ =
+        foreign_pages_.update(host_, ledger_.holdings(), use, just_seen ? Seen::now : Seen::before);
     account_foreign();
 }
 

@@ -111,7 +111,7 @@ class Guard {
 
     /// The kernel's counters of hugepages, just read. What the ledger does not explain of them is
     /// foreign until they are read again: counters from before a guest came or went would tell
-    /// nothing true together with it.
+    /// nothing true together with it. Told right after the residency of all guests, it is exact.
     void set_page_use(const std::vector<PageUse>& use);
 
     /// simulate's reserve: space for a guest to come, however little is free.
@@ -138,8 +138,9 @@ class Guard {
     Ledger ledger_;
     ForeignPages foreign_pages_;
     ForeignMemory foreign_memory_;
-    std::vector<Piece> foreign_hugepages_;    ///< by the counters last read
-    std::optional<Instant> last_look_;        ///< the beginning of the last complete look
+    std::vector<Piece> foreign_hugepages_; ///< by the counters last read
+    bool all_just_seen_ = false;           ///< the residency of all was told, and no counters since
+    std::optional<Instant> last_look_;     ///< the beginning of the last complete look
     std::map<std::string, Instant> departed_; ///< when guests left; for messages that come late
     std::size_t tidy_departed_at_ = 1024;     ///< the size at which old ones are dropped
 };

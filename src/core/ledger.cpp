@@ -85,7 +85,8 @@ void Holdings::add(const std::vector<Piece>& pieces, Share::Column column, int s
             classes.erase(at);
         if (classes.empty())
             classes_.erase(piece.resource);
-        if (Occupancy* pool = occupancy(piece.resource))
+        if (Occupancy* pool = occupancy(piece.resource);
+            pool != nullptr && column != &Share::untouched)
             pool->hold(piece.places, piece.whole, sign * piece.amount);
     }
 }
@@ -139,6 +140,8 @@ const Guest* Ledger::find(const std::string& identity) const {
 
 void Ledger::account(const Guest& guest, int sign) {
     holdings_.add(guest.held(), column_of(guest.state), sign);
+    if (guest.bound)
+        holdings_.add(guest.bound->untouched, &Share::untouched, sign);
 }
 
 void Ledger::put(Guest guest) {
@@ -273,8 +276,12 @@ Ledger::Others::~Others() {
 }
 
 void Ledger::Others::take_away(const std::string& identity) {
-    if (const Guest* guest = ledger_.find(identity))
-        changes_.push_back({guest->held(), column_of(guest->state), -1});
+    const Guest* guest = ledger_.find(identity);
+    if (guest == nullptr)
+        return;
+    changes_.push_back({guest->held(), column_of(guest->state), -1});
+    if (guest->bound)
+        changes_.push_back({guest->bound->untouched, &Share::untouched, -1});
 }
 
 } // namespace virtguard::core

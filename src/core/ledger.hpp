@@ -28,6 +28,7 @@ struct Share {
     Int128 pending = 0;   ///< starts in flight
     Int128 booked = 0;    ///< reservations, as far as no guest has taken them
     Int128 foreign = 0;   ///< what is no libvirt guest
+    Int128 untouched = 0; ///< of allocated, hugepages that guests were seen not to occupy
 
     using Column = Int128 Share::*;
 
@@ -51,7 +52,8 @@ class Holdings {
   public:
     explicit Holdings(const Host& host);
 
-    /// Adds (or with sign -1 takes away) pieces to one column of their classes.
+    /// Adds (or with sign -1 takes away) pieces to one column of their classes. What is untouched
+    /// is held already, and only noted.
     void add(const std::vector<Piece>& pieces, Share::Column column, int sign = 1);
 
     [[nodiscard]] const std::map<Resource, Classes>& by_resource() const { return classes_; }
@@ -95,9 +97,11 @@ struct Guest {
     Demand demand;         ///< of the domain, with the policy and host of now
     Residency residency{}; ///< what it was seen to occupy, while it runs
     /// The demand's pieces with what is resident bound; nothing where no residency is known.
-    std::optional<std::vector<Piece>> bound{};
+    std::optional<BoundPieces> bound{};
 
-    [[nodiscard]] const std::vector<Piece>& held() const { return bound ? *bound : demand.pieces; }
+    [[nodiscard]] const std::vector<Piece>& held() const {
+        return bound ? bound->pieces : demand.pieces;
+    }
     /// Works out `bound` for the host of now.
     void bind(const Host& host);
 };

@@ -29,14 +29,17 @@ class Binding {
                 lay(piece, node, std::min(amount, pieces_[piece].amount));
     }
 
-    void add_to(std::vector<Piece>& result) && {
+    void add_to(BoundPieces& result) && {
         for (std::size_t piece = 0; piece < pieces_.size(); ++piece) {
             for (const auto& [node, amount] : lies_[piece])
                 if (amount > 0)
-                    result.push_back(
+                    result.pieces.push_back(
                         {pieces_[piece].resource, IdSet{node}, pieces_[piece].whole, amount});
-            if (pieces_[piece].amount > 0)
-                result.push_back(std::move(pieces_[piece]));
+            if (pieces_[piece].amount == 0)
+                continue;
+            if (pieces_[piece].resource.kind == Resource::Kind::hugepages)
+                result.untouched.push_back(pieces_[piece]);
+            result.pieces.push_back(std::move(pieces_[piece]));
         }
     }
 
@@ -114,19 +117,19 @@ std::map<int, std::int64_t> counted(const std::map<int, std::int64_t>& resident,
 
 } // namespace
 
-std::vector<Piece> bind_resident(const std::vector<Piece>& pieces, const Residency& residency,
-                                 const Host& host) {
-    std::vector<Piece> result;
+BoundPieces bind_resident(const std::vector<Piece>& pieces, const Residency& residency,
+                          const Host& host) {
+    BoundPieces result;
     std::map<Resource, std::vector<Piece>> to_bind;
     for (const Piece& piece : pieces)
         if (residency.contains(piece.resource) && host.pool(piece.resource) != nullptr)
             to_bind[piece.resource].push_back(piece);
         else
-            result.push_back(piece);
+            result.pieces.push_back(piece);
     for (auto& [resource, of_resource] : to_bind)
         Binding(std::move(of_resource), counted(residency.at(resource), *host.pool(resource)))
             .add_to(result);
-    merge_pieces(result);
+    merge_pieces(result.pieces);
     return result;
 }
 

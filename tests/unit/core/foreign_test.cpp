@@ -28,6 +28,10 @@ class Pages {
 
     void pending(std::int64_t pages, const IdSet& nodes) { hold(pages, nodes, &Share::pending); }
     void running(std::int64_t pages, const IdSet& nodes) { hold(pages, nodes, &Share::allocated); }
+    /// Of what runs there, so many were seen not to be touched.
+    void untouched(std::int64_t pages, const IdSet& nodes) {
+        hold(pages, nodes, &Share::untouched);
+    }
     void drop_pending(std::int64_t pages, const IdSet& nodes) {
         held_.add({{pages_2m, nodes, true, pages * page_2m}}, &Share::pending, -1);
     }
@@ -40,13 +44,14 @@ class Pages {
     }
 
     /// "0: 5, 0-1: 2": pages by where they may lie.
-    std::string foreign(std::int64_t used_on_0, std::int64_t used_on_1,
-                        std::int64_t untouched = 0) {
+    std::string foreign(std::int64_t used_on_0, std::int64_t used_on_1, std::int64_t untouched = 0,
+                        ForeignPages::Seen seen = ForeignPages::Seen::before) {
         std::string text;
         for (const Piece& piece : pages_.update(host_, held_,
                                                 {{0, page_2m, used_on_0 * page_2m},
                                                  {1, page_2m, used_on_1 * page_2m},
-                                                 {PageUse::no_node, page_2m, untouched * page_2m}}))
+                                                 {PageUse::no_node, page_2m, untouched * page_2m}},
+                                                seen))
             text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", piece.places.text(),
                                 piece.amount / page_2m);
         return text;
@@ -176,6 +181,25 @@ TEST_CASE("of a guest whose pages were seen, what is foreign is exact by node") 
     pages.running(7, {0});
     pages.running(3, {1});
     CHECK(pages.foreign(9, 6) == "0: 2, 1: 3");
+}
+
+TEST_CASE("pages that a guest was seen not to have touched hide nobody's") {
+    constexpr auto now = ForeignPages::Seen::now;
+    const IdSet nodes = GENERATE(IdSet{0}, IdSet{0, 1});
+    Pages pages;
+    pages.running(20, {0}); // of a virtio-mem device that may grow
+    pages.running(60, nodes);
+    pages.untouched(60, nodes);
+    CHECK(pages.foreign(20, 0, 0, now).empty());
+    CHECK(pages.foreign(26, 0).empty()); // it may have grown
+    CHECK(pages.foreign(26, 0, 0, now) == "0: 6");
+    CHECK(pages.foreign(26, 0) == "0: 6");
+    CHECK(pages.foreign(22, 0) == "0: 2");
+    CHECK(pages.foreign(22, 0, 50, now) == "0: 2"); // reserved for what it has not touched
+    CHECK(pages.foreign(22, 0, 64, now) == "0: 2, 0-1: 4");
+    pages.pending(10, {0, 1});
+    CHECK(pages.foreign(28, 0, 64, now) == "0: 2, 0-1: 4"); // the start's, as far as it goes
+    CHECK(pages.foreign(20, 0, 0, now).empty());
 }
 
 // Memory ----------------------------------------------------------------------------------------

@@ -508,3 +508,33 @@ TEST_CASE("a start in flight is not taken for foreign memory, nor a guest of whi
     guard.set_residency({{id(2), {{pages_2m, {}}}}}, at(12s), 18 * gib);
     CHECK(guard.foreign_memory() == 2 * gib);
 }
+
+TEST_CASE("right after all guests were seen, foreign hugepages are told by node") {
+    Topology topology = equal_nodes(2, 4, 16 * gib);
+    add_pages(topology, 0, page_2m, 100);
+    add_pages(topology, 1, page_2m, 100);
+    Guard guard(topology, plain_policy());
+    Domain floating = guest(1);
+    floating.memory = {ram(60 * page_2m, DefaultHugepages{})};
+    guard.running(floating, at(10s));
+    const auto use = [&](std::int64_t on_0, std::int64_t on_1) {
+        guard.set_page_use({{0, page_2m, on_0 * page_2m}, {1, page_2m, on_1 * page_2m}});
+        const Report report = guard.report();
+        return std::array{report.nodes[0].figures.foreign.at(pages_2m) / page_2m,
+                          report.nodes[1].figures.foreign.at(pages_2m) / page_2m,
+                          report.host.foreign.at(pages_2m) / page_2m};
+    };
+    using Three = std::array<std::int64_t, 3>;
+    CHECK(use(30, 35) == Three{0, 0, 5});
+    const Residency seen{{pages_2m, {{0, 30 * page_2m}, {1, 10 * page_2m}}}};
+    guard.set_residency({{id(1), seen}}, at(10s), 0);
+    CHECK(use(30, 35) == Three{0, 25, 25});
+    CHECK(broken_invariant(guard.ledger()) == "");
+    CHECK(use(40, 35) == Three{0, 25, 25});        // it may have touched ten more
+    guard.set_residency({{id(1), seen}}, at(10s)); // of one guest, perhaps not of all
+    CHECK(use(40, 35) == Three{0, 25, 25});
+    guard.set_residency({{id(1), seen}}, at(10s), 0);
+    CHECK(use(40, 35) == Three{10, 25, 35});
+    guard.released(id(1), at(11s));
+    CHECK(guard.ledger().holdings().of(pages_2m).size() == 2); // of what is foreign alone
+}

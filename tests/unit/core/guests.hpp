@@ -50,6 +50,8 @@ inline std::string broken_invariant(const Ledger& ledger) {
             return "a guest is filed under another's identity";
         sum.add(entry.held(),
                 entry.state == GuestState::running ? &Share::allocated : &Share::pending);
+        if (entry.bound)
+            sum.add(entry.bound->untouched, &Share::untouched);
     }
     std::map<Resource, Int128> booked;
     for (const auto& [resource, classes] : ledger.holdings().by_resource()) {
@@ -59,7 +61,8 @@ inline std::string broken_invariant(const Ledger& ledger) {
             const Classes& summed = sum.of(resource);
             const auto own = summed.find(piece_class);
             const Share expected = own == summed.end() ? Share{} : own->second;
-            if (share.allocated != expected.allocated || share.pending != expected.pending)
+            if (share.allocated != expected.allocated || share.pending != expected.pending ||
+                share.untouched != expected.untouched)
                 return "what is held is not what guests hold";
             if (share == Share{} || share.booked < 0 || share.foreign < 0)
                 return "a class of nothing, or less";

@@ -80,7 +80,7 @@ TEST_CASE("what is resident is bound to its node, the rest may lie where its pie
     }));
     CAPTURE(row.name);
     const Residency residency{{row.pieces.front().resource, row.resident}};
-    CHECK(shown(bind_resident(row.pieces, residency, four_nodes())) == row.held);
+    CHECK(shown(bind_resident(row.pieces, residency, four_nodes()).pieces) == row.held);
 }
 
 TEST_CASE("resources that were not read stay divisible") {
@@ -88,15 +88,19 @@ TEST_CASE("resources that were not read stay divisible") {
                                     {memory, {0, 1}, pageable, 8},
                                     {pages_2m, {0, 1}, whole, 4 * page_2m}};
     const Host host = four_nodes();
-    CHECK(bind_resident(pieces, {}, host) == pieces);
-    CHECK(bind_resident(pieces, {{pages_2m, {{1, 3 * page_2m}}}}, host) ==
-          std::vector<Piece>{pieces[0],
-                             pieces[1],
-                             {pages_2m, {1}, whole, 3 * page_2m},
-                             {pages_2m, {0, 1}, whole, page_2m}});
+    CHECK(bind_resident(pieces, {}, host).pieces == pieces);
+    CHECK(bind_resident(pieces, {}, host).untouched.empty());
+    const BoundPieces bound =
+        bind_resident(pieces, {{memory, {{0, 2}}}, {pages_2m, {{1, 3 * page_2m}}}}, host);
+    CHECK(bound.pieces == std::vector<Piece>{pieces[0],
+                                             {memory, {0}, pageable, 2},
+                                             {memory, {0, 1}, pageable, 6},
+                                             {pages_2m, {1}, whole, 3 * page_2m},
+                                             {pages_2m, {0, 1}, whole, page_2m}});
+    CHECK(bound.untouched == std::vector<Piece>{{pages_2m, {0, 1}, whole, page_2m}});
     CHECK(bind_resident({{Resource::hugepages(gib), {}, whole, gib}},
-                        {{Resource::hugepages(gib), {{0, gib}}}},
-                        host) == std::vector<Piece>{{Resource::hugepages(gib), {}, whole, gib}});
+                        {{Resource::hugepages(gib), {{0, gib}}}}, host)
+              .pieces == std::vector<Piece>{{Resource::hugepages(gib), {}, whole, gib}});
 }
 
 TEST_CASE("binding makes a guest neither larger nor smaller, and explains all that it can") {
@@ -128,7 +132,7 @@ TEST_CASE("binding makes a guest neither larger nor smaller, and explains all th
         std::int64_t after = 0;
         std::int64_t whole_after = 0;
         std::map<int, std::int64_t> bound;
-        for (const Piece& piece : bind_resident(pieces, {{memory, resident}}, host)) {
+        for (const Piece& piece : bind_resident(pieces, {{memory, resident}}, host).pieces) {
             REQUIRE(piece.amount > 0);
             after += piece.amount;
             whole_after += piece.whole ? piece.amount : 0;
