@@ -153,17 +153,17 @@ void Guard::reconcile(const std::string& identity, const std::optional<Domain>& 
     forget(identity, began);
 }
 
-void Guard::set_residency(std::map<std::string, Residency> guests, Instant when,
+void Guard::set_residency(const std::map<std::string, Residency>& guests, Instant when,
                           std::optional<std::int64_t> in_use) {
     if (in_use) {
         account_memory_use(guests, *in_use);
         account_foreign();
         all_just_seen_ = true;
     }
-    for (auto& [identity, residency] : guests)
+    for (const auto& [identity, residency] : guests)
         if (const Guest* guest = ledger_.find(identity);
             guest != nullptr && guest->state == GuestState::running && !is_older(identity, when))
-            ledger_.set_residency(identity, std::move(residency), host_);
+            ledger_.set_residency(identity, residency, host_);
 }
 
 /// All that was seen counts, also of guests that are gone by now: it was in use at the same time.

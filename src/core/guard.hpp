@@ -98,7 +98,7 @@ class Guard {
     /// is there stays there. Ignored for a guest that is not running or has changed since then.
     /// Where these are all guests that could be read, in_use is what of the host's ordinary memory
     /// was not to be had at that time (bytes).
-    void set_residency(std::map<std::string, Residency> guests, Instant when,
+    void set_residency(const std::map<std::string, Residency>& guests, Instant when,
                        std::optional<std::int64_t> in_use = std::nullopt);
     /// Bytes of ordinary memory that no guest holds and the policy does not reserve, and that are
     /// not to be had; nothing before that was first told.

@@ -80,7 +80,7 @@ void Holdings::add(const std::vector<Piece>& pieces, Share::Column column, int s
             continue;
         Classes& classes = classes_[piece.resource];
         const auto at = classes.try_emplace({piece.places, piece.whole}).first;
-        at->second.*column += sign * piece.amount;
+        at->second.*column += Int128{sign} * piece.amount;
         if (at->second == Share{})
             classes.erase(at);
         if (classes.empty())

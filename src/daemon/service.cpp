@@ -62,7 +62,7 @@ Result<std::unique_ptr<Service>> Service::create(ServiceOptions options, core::T
         return service;
     auto residency = ResidencyWatch::create(
         loop, files, service->guard_, service->options_.root,
-        [raw = service.get()](ResidencyRound round) { raw->note_residency(std::move(round)); });
+        [raw = service.get()](const ResidencyRound& round) { raw->note_residency(round); });
     if (!residency)
         return std::unexpected(residency.error());
     service->residency_ = *std::move(residency);
@@ -267,8 +267,8 @@ void Service::look(virt::Look seen) {
         residency_->look_at_all();
 }
 
-void Service::note_residency(ResidencyRound round) {
-    guard_.set_residency(std::move(round.guests), round.began, round.memory_in_use);
+void Service::note_residency(const ResidencyRound& round) {
+    guard_.set_residency(round.guests, round.began, round.memory_in_use);
     refresh_hugepages(); // what is foreign of them is what guests do not occupy
     if (round.memory_in_use)
         note_over_capacity();

@@ -82,7 +82,7 @@ class Service {
     void look(virt::Look look);
     void count(const core::Domain& domain, const core::Answer& answer);
     void refresh_hugepages();
-    void note_residency(ResidencyRound round);
+    void note_residency(const ResidencyRound& round);
     void note_unreadable(const virt::ActiveDomain& domain);
     void note_over_capacity();
     void after_policy_change();

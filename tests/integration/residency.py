@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """What real guests occupy is read as the kernel has it, by node."""
+import pathlib
 import unittest
 
 import lab
@@ -56,6 +57,13 @@ class Residency(unittest.TestCase):
         self.assertIsInstance(resident, dict)
         self.assertEqual(resident["hugepages-2Mi"], 64 * lab.MIB)
         self.assertLess(resident["memory"] // lab.MIB, 100)
+
+    def test_the_daemon_tells_what_is_nobodys(self):
+        lab.wait_until(lambda: "foreign_memory" in host.status(), "the daemon has looked at the host")
+        memory = dict(line.split(":") for line in pathlib.Path("/proc/meminfo").read_text().splitlines())
+        taken = sum(sign * int(memory[key].split()[0]) * 1024
+                    for key, sign in (("MemTotal", 1), ("MemAvailable", -1), ("Hugetlb", -1)))
+        self.assertLess(host.status()["foreign_memory"], taken + 256 * lab.MIB)
 
     def test_another_guest_or_none(self):
         self.start("web", memory_mib=32)
