@@ -23,7 +23,7 @@ std::pair<std::string_view, std::string_view> split(std::string_view text, char 
 Result<Event> parse_start(const std::string& file, bool already_runs) {
     if (file.empty())
         return fail(Errc::invalid, "expected a domain XML file");
-    auto text = read_file(file, domxml::max_document_bytes);
+    auto text = read_input(file, domxml::max_document_bytes);
     if (!text)
         return std::unexpected(text.error());
     auto domain = domxml::parse_domain(*text);

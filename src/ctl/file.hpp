@@ -10,6 +10,6 @@
 namespace virtguard::ctl {
 
 /// The whole file ("-": standard input); Errc::limit when it is longer than the limit in bytes.
-[[nodiscard]] Result<std::string> read_file(const std::string& path, std::size_t limit);
+[[nodiscard]] Result<std::string> read_input(const std::string& path, std::size_t limit);
 
 } // namespace virtguard::ctl

@@ -68,7 +68,7 @@ int show_check(const Options& options, const std::string& document) {
 }
 
 int check(const Options& options) {
-    const auto text = read_file(options.file, domxml::max_document_bytes);
+    const auto text = read_input(options.file, domxml::max_document_bytes);
     if (!text)
         return input_error(text.error());
     return ask(options, wire::Operation::check, *text, show_check);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Files as text, bounded.
+// Files of the kernel.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,15 +9,12 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/file.hpp"
 
 namespace virtguard::host {
 
 /// More than any file of sysfs or /proc that is read here: a list of 16,384 CPUs takes 100 KB.
 inline constexpr std::size_t kernel_file_limit = std::size_t{1} << 20;
-
-/// The whole file. Errors: not_found where there is none (also where a hot-unplugged CPU or node
-/// took it away in the middle), limit where it is longer than limit bytes, io.
-[[nodiscard]] Result<std::string> read_file(const std::filesystem::path& path, std::size_t limit);
 
 /// A file of one number, as sysfs has it.
 [[nodiscard]] Result<std::int64_t> read_number(const std::filesystem::path& path);

@@ -187,11 +187,11 @@ TEST_CASE("a reservation must lie somewhere on the host") {
 
 TEST_CASE("a file is read up to a limit") {
     const File file("12345");
-    CHECK(read_file(file.path(), 5).value() == "12345");
-    const auto larger = read_file(file.path(), 4);
+    CHECK(read_input(file.path(), 5).value() == "12345");
+    const auto larger = read_input(file.path(), 4);
     REQUIRE_FALSE(larger.has_value());
     CHECK(larger.error().code == Errc::limit);
-    CHECK(larger.error().what == file.path() + ": larger than 4 bytes, which is more than is read");
-    CHECK(read_file("/dev/zero", 100'000).error().code == Errc::limit);
-    CHECK(read_file("/", 4).error().what == "/: Is a directory");
+    CHECK(larger.error().what == file.path() + ": longer than 4 B");
+    CHECK(read_input("/dev/zero", 100'000).error().code == Errc::limit);
+    CHECK(read_input("/", 4).error().what == "/: Is a directory");
 }

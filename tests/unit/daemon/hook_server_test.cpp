@@ -16,8 +16,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "../folder.hpp"
 #include "daemon/hook_server.hpp"
-#include "folder.hpp"
 #include "loop/mailbox.hpp"
 
 using namespace virtguard;

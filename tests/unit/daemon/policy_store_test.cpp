@@ -3,8 +3,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "../folder.hpp"
 #include "daemon/policy_store.hpp"
-#include "folder.hpp"
 
 using namespace virtguard;
 using namespace virtguard::daemon;

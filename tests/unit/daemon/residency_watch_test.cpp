@@ -7,9 +7,9 @@
 
 #include <catch2/catch.hpp>
 
+#include "../folder.hpp"
 #include "base/text.hpp"
 #include "daemon/residency_watch.hpp"
-#include "folder.hpp"
 
 using namespace virtguard;
 using namespace virtguard::daemon;

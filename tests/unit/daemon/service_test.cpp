@@ -7,9 +7,9 @@
 
 #include <catch2/catch.hpp>
 
+#include "../folder.hpp"
 #include "daemon/service.hpp"
 #include "domxml/parse.hpp"
-#include "folder.hpp"
 #include "wire/exchange.hpp"
 #include "json/document.hpp"
 

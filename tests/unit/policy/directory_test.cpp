@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "../folder.hpp"
 #include "policy/load.hpp"
 
 using namespace virtguard;
@@ -18,32 +19,6 @@ namespace fs = std::filesystem;
 namespace {
 
 using Lines = std::vector<std::string>;
-
-/// A folder that goes away with the test.
-class Folder {
-  public:
-    Folder() {
-        std::string name = fs::temp_directory_path() / "virtguard-policy-XXXXXX";
-        REQUIRE(::mkdtemp(name.data()) != nullptr);
-        path_ = name;
-    }
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
-    ~Folder() {
-        std::error_code ignored; // a folder left in /tmp fails no test
-        fs::remove_all(path_, ignored);
-    }
-
-    void write(const std::string& name, const std::string& text) const {
-        fs::create_directories((path_ / name).parent_path());
-        std::ofstream(path_ / name) << text;
-    }
-    [[nodiscard]] const fs::path& path() const { return path_; }
-    [[nodiscard]] std::string file(const std::string& name) const { return path_ / name; }
-
-  private:
-    fs::path path_;
-};
 
 Lines errors_of(const Loaded& loaded) {
     return loaded ? Lines{} : loaded.error();

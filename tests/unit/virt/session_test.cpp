@@ -17,6 +17,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "../folder.hpp"
 #include "loop/mailbox.hpp"
 #include "virt/handles.hpp"
 #include "virt/session.hpp"
@@ -111,24 +112,6 @@ class Client {
 
   private:
     ConnectPtr connect_;
-};
-
-/// A folder of its own, removed at the end.
-class Folder {
-  public:
-    Folder() {
-        std::string name = std::filesystem::temp_directory_path() / "virtguard-virt-XXXXXX";
-        REQUIRE(::mkdtemp(name.data()) != nullptr);
-        path_ = name;
-    }
-    ~Folder() { std::filesystem::remove_all(path_); }
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
-
-    [[nodiscard]] std::string file(const char* name) const { return path_ / name; }
-
-  private:
-    std::filesystem::path path_;
 };
 
 /// Complete before it is there.

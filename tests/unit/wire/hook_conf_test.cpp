@@ -9,24 +9,14 @@
 #include <catch2/catch.hpp>
 #include <sys/stat.h>
 
+#include "../folder.hpp"
 #include "wire/hook_conf.hpp"
 
+using namespace virtguard;
 using namespace virtguard::wire;
 using namespace std::chrono_literals;
 
 namespace {
-
-class Folder {
-  public:
-    Folder() { REQUIRE(::mkdtemp(path_.data()) != nullptr); }
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
-    ~Folder() { std::filesystem::remove_all(path_); }
-    [[nodiscard]] std::string file(const std::string& name) const { return path_ + "/" + name; }
-
-  private:
-    std::string path_ = "/tmp/virtguard-wire-XXXXXX";
-};
 
 std::string content(const std::string& path) {
     std::ostringstream text;
@@ -69,7 +59,7 @@ TEST_CASE("what is written is read back, and replaces what was there") {
     CHECK(read_hook_conf(path.c_str()) == HookConf{300ms, true});
     REQUIRE(write_hook_conf(path, {}).has_value());
     CHECK(content(path) == "timeout-ms=2000\nunavailable=allow\n");
-    CHECK_FALSE(std::filesystem::exists(path + ".new"));
+    CHECK_FALSE(std::filesystem::exists(folder.file(".hook.conf.new")));
 }
 
 TEST_CASE("a hook.conf that cannot be read gives the defaults, and does not hold the hook up") {
@@ -92,7 +82,7 @@ TEST_CASE("what cannot be written is said, and changes nothing") {
     const std::string path = folder.file("missing/hook.conf");
     const auto absent = write_hook_conf(path, {});
     REQUIRE_FALSE(absent.has_value());
-    CHECK(absent.error().what == path + ".new: cannot be created: No such file or directory");
+    CHECK(absent.error().what == path + ": cannot be written: No such file or directory");
     const auto endless = write_hook_conf(folder.file("hook.conf"), {.timeout = 600'001ms});
     REQUIRE_FALSE(endless.has_value());
     CHECK(endless.error().what == "hook.timeout: 600001 ms is not between 1 ms and 10 minutes");

@@ -10,12 +10,12 @@
 
 #include <catch2/catch.hpp>
 
-namespace virtguard::daemon {
+namespace virtguard {
 
 class Folder {
   public:
     Folder() {
-        std::string name = std::filesystem::temp_directory_path() / "virtguard-daemon-XXXXXX";
+        std::string name = std::filesystem::temp_directory_path() / "virtguard-test-XXXXXX";
         REQUIRE(::mkdtemp(name.data()) != nullptr);
         path_ = name;
     }
@@ -24,6 +24,7 @@ class Folder {
     ~Folder() { std::filesystem::remove_all(path_); }
 
     [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+    [[nodiscard]] std::string file(const std::string& name) const { return path_ / name; }
 
     void write(const std::string& name, const std::string& text) const {
         std::filesystem::create_directories((path_ / name).parent_path());
@@ -40,4 +41,4 @@ class Folder {
     std::filesystem::path path_;
 };
 
-} // namespace virtguard::daemon
+} // namespace virtguard
