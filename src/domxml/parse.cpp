@@ -104,16 +104,16 @@ Result<> add_memory_and_devices(Element root, core::Domain& domain) {
     return {};
 }
 
-} // namespace
+/// The root of a document, which has to have that name.
+Result<Element> expect_root(const Document& document, std::string_view name) {
+    const Element root = document.root();
+    if (root.name() != name)
+        return fail(Errc::syntax, "root element is <{}>: expected <{}>", printable(root.name()),
+                    name);
+    return root;
+}
 
-Result<core::Domain> parse_domain(std::string_view xml) {
-    const auto document = Document::parse(xml);
-    if (!document)
-        return std::unexpected(document.error());
-    const Element root = document->root();
-    if (root.name() != "domain")
-        return fail(Errc::syntax, "root element is <{}>: expected <domain>",
-                    printable(root.name()));
+Result<core::Domain> read_domain(Element root) {
     auto domain = read_identity(root);
     if (!domain)
         return domain;
@@ -122,6 +122,37 @@ Result<core::Domain> parse_domain(std::string_view xml) {
     if (auto done = add_memory_and_devices(root, *domain); !done)
         return std::unexpected(done.error());
     return domain;
+}
+
+} // namespace
+
+Result<core::Domain> parse_domain(std::string_view xml) {
+    const auto document = Document::parse(xml);
+    if (!document)
+        return std::unexpected(document.error());
+    const auto root = expect_root(*document, "domain");
+    if (!root)
+        return std::unexpected(root.error());
+    return read_domain(*root);
+}
+
+Result<Status> parse_status(std::string_view xml) {
+    const auto document = Document::parse(xml);
+    if (!document)
+        return std::unexpected(document.error());
+    const auto root = expect_root(*document, "domstatus");
+    if (!root)
+        return std::unexpected(root.error());
+    const auto pid = parse_unsigned(root->attribute("pid").value_or(""));
+    if (!pid)
+        return root->invalid("<domstatus>: pid: expected a number");
+    const Element inner = root->child("domain");
+    if (!inner)
+        return root->invalid("<domstatus>: expected a <domain> in it");
+    auto domain = read_domain(inner);
+    if (!domain)
+        return std::unexpected(domain.error());
+    return Status{.domain = *std::move(domain), .pid = *pid};
 }
 
 core::Domain parse_identity(std::string_view xml) {

@@ -3,6 +3,7 @@
 // A domain's XML, as libvirt writes it or an operator wrote it, into what matters for admission.
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 #include "base/error.hpp"
@@ -41,6 +42,16 @@ void initialise();
 /// that cannot be; the text has the line, the element and what was expected.
 /// Threads may call it at the same time. It keeps nothing of the text.
 [[nodiscard]] Result<core::Domain> parse_domain(std::string_view xml);
+
+/// A domain that libvirt runs.
+struct Status {
+    core::Domain domain;
+    std::uint64_t pid = 0; ///< of its QEMU
+};
+
+/// Reads what libvirt keeps of a domain that is active, /run/libvirt/qemu/NAME.xml: the domain as
+/// it is now, within a <domstatus>. Errors as those of parse_domain().
+[[nodiscard]] Result<Status> parse_status(std::string_view xml);
 
 /// Who a domain is that parse_domain() says cannot be: its name and UUID, as far as they can be
 /// read; nothing else of it is set.

@@ -56,6 +56,31 @@ class CapturedStderr {
 
 } // namespace
 
+TEST_CASE("a status file of libvirt's is the domain as it runs, and its QEMU's pid") {
+    const std::string domain = "<domain type='kvm' id='3'><name>web</name><memory>1024</memory>"
+                               "<vcpu>2</vcpu><os><type>hvm</type></os></domain>";
+    const auto status = parse_status("<domstatus state='running' reason='booted' pid='4711'>"
+                                     "<monitor path='/x' type='unix'/>" +
+                                     domain + "</domstatus>");
+    REQUIRE(status.has_value());
+    CHECK(status->pid == 4711);
+    CHECK(status->domain == parsed(domain));
+}
+
+TEST_CASE("a status file that is none says what was expected") {
+    const auto [xml, code, what] = GENERATE(table<std::string, Errc, std::string>({
+        {"<domain/>", Errc::syntax, "root element is <domain>: expected <domstatus>"},
+        {"<domstatus/>", Errc::invalid, "line 1: <domstatus>: pid: expected a number"},
+        {"<domstatus pid='-1'/>", Errc::invalid, "line 1: <domstatus>: pid: expected a number"},
+        {"<domstatus pid='1'/>", Errc::invalid, "line 1: <domstatus>: expected a <domain> in it"},
+        {"<domstatus pid='1'><domain/></domstatus>", Errc::invalid, "line 1: <name>: missing"},
+    }));
+    const auto status = parse_status(xml);
+    REQUIRE_FALSE(status.has_value());
+    CHECK(status.error().code == code);
+    CHECK(status.error().what == what);
+}
+
 TEST_CASE("a domain is read whole") {
     const core::Domain domain = parsed(R"(<domain type='kvm' id='3'>
   <name>web &amp; shop</name>
