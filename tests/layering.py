@@ -10,7 +10,7 @@ import re
 import sys
 import tempfile
 
-ADAPTERS = {"host", "domxml", "policy", "wire", "loop", "virt", "json", "bus", "metrics"}
+ADAPTERS = {"host", "domxml", "policy", "wire", "loop", "virt", "json", "state", "bus", "metrics"}
 PROGRAMS = {"daemon", "ctl"}
 EVERYTHING = ADAPTERS | PROGRAMS | {"core", "base"}
 
@@ -34,13 +34,14 @@ FOREIGN = {
     r"systemd/sd-(event|daemon)\.h": {"loop"},
     r"CLI/": PROGRAMS,
     r"nlohmann/": {"json"},
+    r"zlib\.h": {"state"},
     r"libsmartcols/": {"ctl"},
 }
 # The C library and Linux, without which no folder below core can be.
 SYSTEM = re.compile(r"(sys|linux|arpa|netinet)/|[a-z0-9_]+(\.h)?$")
 # What core must not even ask for (it has no I/O, clock, log, thread, environment, random number).
 NOT_IN_CORE = re.compile(r"(sys/|linux/|unistd\.h|fcntl\.h|time\.h|stdio\.h|stdlib\.h|iostream|fstream|cstdio|"
-                         r"cstdlib|ctime|thread|mutex|atomic|future|random|filesystem|base/log\.hpp)")
+                         r"cstdlib|ctime|thread|mutex|atomic|future|random|filesystem|base/(log|file)\.hpp)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 

@@ -235,13 +235,15 @@ void Guard::record(const Domain& domain, GuestState state, Instant when) {
     const Guest* known = ledger_.find(identity);
     if (known != nullptr && known->state == state && known->domain == domain)
         return ledger_.confirm(identity, when);
-    Guest guest{.domain = domain,
-                .scheduler = ownership_of(domain, policy_.scheduler).scheduler,
-                .state = state,
-                .changed = when,
-                .demand = make_held_demand(domain, host_, policy_)};
+    Guest guest{.domain = domain, .state = state, .changed = when};
     if (known != nullptr && known->state == GuestState::running && state == GuestState::running)
         guest.residency = known->residency;
+    put(std::move(guest));
+}
+
+void Guard::put(Guest guest) {
+    guest.scheduler = ownership_of(guest.domain, policy_.scheduler).scheduler;
+    guest.demand = make_held_demand(guest.domain, host_, policy_);
     guest.bind(host_);
     ledger_.put(std::move(guest));
 }

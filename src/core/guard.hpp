@@ -6,6 +6,7 @@
 #include <chrono>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,12 @@ class Guard {
     /// What a start would be answered now, with places that are kept for returning guests counted
     /// as free. Changes nothing.
     [[nodiscard]] Answer check(const Domain& domain);
+
+    /// Takes up a guest as it is, in place of the one of that identity: what an earlier daemon
+    /// knew. Its owner and demand are worked out anew.
+    void put(Guest guest);
+    /// Identities of guests that came, went or changed since this was last asked.
+    [[nodiscard]] std::set<std::string> take_changed() { return ledger_.take_changed(); }
 
     /// What of a start would fit now, by resource.
     [[nodiscard]] std::vector<Fit> advise(const Domain& domain);

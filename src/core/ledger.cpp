@@ -145,14 +145,16 @@ void Ledger::account(const Guest& guest, int sign) {
 }
 
 void Ledger::put(Guest guest) {
-    Guest& kept = guests_[identity_of(guest.domain)];
+    const std::string identity = identity_of(guest.domain);
+    Guest& kept = guests_[identity];
     account(kept, -1);
     kept = std::move(guest);
     account(kept, 1);
     if (kept.state == GuestState::returning)
-        returning_.insert(identity_of(kept.domain));
+        returning_.insert(identity);
     else
-        returning_.erase(identity_of(kept.domain));
+        returning_.erase(identity);
+    changed_.insert(identity);
     rebook(kept.domain);
 }
 
@@ -166,8 +168,10 @@ void Ledger::confirm(const std::string& identity, Instant when) {
 
 void Ledger::add_absence(const std::string& identity, Span span) {
     const auto found = guests_.find(identity);
-    if (found != guests_.end())
-        found->second.absent += span;
+    if (found == guests_.end())
+        return;
+    found->second.absent += span;
+    changed_.insert(identity);
 }
 
 void Ledger::set_residency(const std::string& identity, Residency residency, const Host& host) {
@@ -187,6 +191,7 @@ void Ledger::erase(const std::string& identity) {
         return;
     account(found->second, -1);
     returning_.erase(identity);
+    changed_.insert(identity);
     const Guest gone = std::move(found->second);
     guests_.erase(found);
     rebook(gone.domain);

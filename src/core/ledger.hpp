@@ -89,12 +89,12 @@ enum class GuestState {
 
 struct Guest {
     Domain domain;
-    std::string scheduler; ///< the owner, the default scheduler where the domain names none
+    std::string scheduler{}; ///< the owner, the default scheduler where the domain names none
     GuestState state = GuestState::pending;
-    Instant changed; ///< when what made it so happened: a hook's exec, a look's beginning
+    Instant changed{}; ///< when what made it so happened: a hook's exec, a look's beginning
     /// How long libvirt, while it answered, has not listed the domain.
     Span absent{};
-    Demand demand;         ///< of the domain, with the policy and host of now
+    Demand demand{};       ///< of the domain, with the policy and host of now
     Residency residency{}; ///< what it was seen to occupy, while it runs
     /// The demand's pieces with what is resident bound; nothing where no residency is known.
     std::optional<BoundPieces> bound{};
@@ -131,6 +131,9 @@ class Ledger {
     [[nodiscard]] const std::map<std::string, Reservation>& reservations() const {
         return reservations_;
     }
+    /// Identities of guests that came, went or changed since this was last asked. What is merely
+    /// confirmed has not changed.
+    [[nodiscard]] std::set<std::string> take_changed() { return std::exchange(changed_, {}); }
 
     /// Records a guest, in place of the one of that identity.
     void put(Guest guest);
@@ -181,6 +184,7 @@ class Ledger {
     std::map<std::string, std::vector<Piece>> booked_; ///< what each reservation has left
     std::vector<Piece> foreign_;
     std::set<std::string> returning_;
+    std::set<std::string> changed_;
     Holdings holdings_;
 };
 

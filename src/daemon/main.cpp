@@ -147,6 +147,7 @@ Result<> Daemon::start_service(const Options& options) {
     StartPolicy policy = policy_at_start(options.policy_folder, options.state_folder, *topology);
     auto service = Service::create({.policy_folder = options.policy_folder,
                                     .state_folder = options.state_folder,
+                                    .run_folder = options.run_folder,
                                     .root = options.root,
                                     .live_topology = options.topology.empty()},
                                    *std::move(topology), std::move(policy), *files_, loop_);

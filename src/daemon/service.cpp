@@ -5,8 +5,10 @@
 #include <utility>
 #include <variant>
 
+#include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
+#include "daemon/restore.hpp"
 #include "domxml/parse.hpp"
 #include "host/hugepages.hpp"
 #include "wire/hook_conf.hpp"
@@ -41,6 +43,12 @@ std::string reasons_line(const core::Decision& decision) {
     return line;
 }
 
+/// Tells one boot of this machine from another.
+std::string read_boot_id(const std::filesystem::path& root) {
+    constexpr std::size_t longest = 64;
+    return read_file(root / "proc/sys/kernel/random/boot_id", longest).value_or("unknown");
+}
+
 bool wants_hugepages(const core::Domain& domain) {
     return std::ranges::any_of(domain.memory, [](const core::MemoryPart& part) {
         return !std::holds_alternative<core::BasePages>(part.pages);
@@ -72,11 +80,14 @@ Result<std::unique_ptr<Service>> Service::create(ServiceOptions options, core::T
 Service::Service(ServiceOptions options, core::Topology topology, StartPolicy policy,
                  FilesThread& files)
     : options_(std::move(options)), guard_(std::move(topology), std::move(policy.policy)),
-      files_(files), policy_errors_(std::move(policy.errors)) {
+      store_(options_.run_folder / "guests", read_boot_id(options_.root)), files_(files),
+      policy_errors_(std::move(policy.errors)) {
     for (const std::string& error : policy_errors_)
         log(Level::error, "policy: {}", error);
     if (!policy_errors_.empty())
         log(Level::error, "policy: in force is {}", policy.in_force);
+    restore(guard_, store_, options_.root);
+    store_.save(guard_);
     refresh_hugepages();
     after_policy_change();
 }
@@ -118,6 +129,7 @@ void Service::decide(Parked start) {
             printable(start.domain.name), denied ? "refused" : "let in");
         if (!denied)
             guard_.claim(start.domain, when);
+        store_.save(guard_);
         return start.reply({});
     }
     if (wants_hugepages(start.domain))
@@ -133,6 +145,7 @@ void Service::decide(Parked start) {
 }
 
 void Service::answer(const core::Domain& domain, const core::Answer& answer, Reply& reply) {
+    store_.save(guard_); // first: a daemon that ends here has promised nothing it does not know of
     count(domain, answer);
     const bool admitted = answer.decision.admitted();
     reply(wire::encode_reply(
@@ -147,6 +160,7 @@ void Service::end_returns() {
     waiting.swap(parked_);
     for (Parked& start : waiting)
         decide(std::move(start));
+    store_.save(guard_);
     arm_timer();
 }
 
@@ -184,6 +198,7 @@ void Service::told(const wire::Request& request) {
     const Instant when = exec_time(request.header);
     if (request.header.operation == wire::Operation::release) {
         guard_.released(uuid->text(), when);
+        store_.save(guard_);
         return arm_timer();
     }
     const auto domain = domxml::parse_domain(request.body);
@@ -191,6 +206,7 @@ void Service::told(const wire::Request& request) {
         guard_.running(*domain, when);
     else
         guard_.started(uuid->text(), when);
+    store_.save(guard_);
     if (residency_)
         residency_->look_at(uuid->text());
 }
@@ -228,6 +244,7 @@ void Service::handle(virt::Message message) {
         guard_.reconcile(identity,
                          seen->active ? std::optional(*seen->active->domain) : std::nullopt,
                          seen->began);
+        store_.save(guard_);
         if (residency_)
             residency_->look_at(identity);
         return;
@@ -260,6 +277,7 @@ void Service::look(virt::Look seen) {
         }
     }
     guard_.reconcile(look);
+    store_.save(guard_);
     looked_ = true;
     refresh_hugepages();
     note_over_capacity();
@@ -378,6 +396,8 @@ core::Status Service::status() const {
         status.problems.push_back("libvirt: " + libvirt_problem_);
     if (!pages_problem_.empty())
         status.problems.push_back("hugepages: " + pages_problem_);
+    if (!store_.problem().empty())
+        status.problems.push_back("guests: " + store_.problem());
     for (const std::string& identity : unreadable_)
         status.problems.push_back("libvirt: " + identity + " runs and is not counted");
     status.state = !status.problems.empty() ? "degraded" : looked_ ? "ready" : "starting";

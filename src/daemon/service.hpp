@@ -16,6 +16,7 @@
 #include "core/guard.hpp"
 #include "core/report.hpp"
 #include "daemon/files_thread.hpp"
+#include "daemon/guest_store.hpp"
 #include "daemon/policy_store.hpp"
 #include "daemon/residency_watch.hpp"
 #include "loop/loop.hpp"
@@ -28,9 +29,10 @@ namespace virtguard::daemon {
 struct ServiceOptions {
     std::filesystem::path policy_folder;
     std::filesystem::path state_folder;
-    std::filesystem::path root; ///< where /sys, /proc, /run are found: "/" but for tests
-    bool live_topology = true;  ///< the topology is this machine's: its pools are read anew, and
-                                ///< what guests occupy
+    std::filesystem::path run_folder; ///< of a file system that is in memory
+    std::filesystem::path root;       ///< where /sys, /proc, /run are found: "/" but for tests
+    bool live_topology = true; ///< the topology is this machine's: its pools are read anew, and
+                               ///< what guests occupy
 };
 
 class Service {
@@ -89,6 +91,7 @@ class Service {
 
     ServiceOptions options_;
     core::Guard guard_;
+    GuestStore store_;
     FilesThread& files_;
     std::vector<std::string>
         policy_errors_;                ///< of the operator's files, when they are not in force

@@ -5,15 +5,13 @@
 #include <cstdint>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "base/text.hpp"
+#include "json/values.hpp"
 
 namespace virtguard::json {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
 using core::Figures;
 using core::Quantities;
 
@@ -76,10 +74,6 @@ Json reason_json(const core::Reason& reason) {
             {"text", reason.text}};
 }
 
-Json uuid_json(const std::optional<Uuid>& uuid) {
-    return uuid ? Json(uuid->text()) : Json("");
-}
-
 void add_outcome(Json& json, const core::Outcome& outcome, bool decided) {
     json["domain"] = outcome.name;
     json["uuid"] = uuid_json(outcome.uuid);
@@ -109,63 +103,12 @@ void add_outcome(Json& json, const core::Outcome& outcome, bool decided) {
 }
 
 // ------------------------------------------------------------------ reading
-// The other end of our own socket wrote it, but a field that is missing or of another type must be
-// an error, not a crash: nlohmann's exceptions are caught in parse().
 
-/// An error inside read() that is ours: nlohmann's own type, so that parse() has one thing to
-/// catch.
-[[noreturn]] void reject(const std::string& what) {
-    throw Json::other_error::create(0, what, nullptr);
-}
-
-/// In the place of get<int64_t>(), which takes any number and, if it has to, cuts it.
-std::int64_t read_integer(const Json& json) {
-    if (!json.is_number_integer() ||
-        (json.is_number_unsigned() && json.get<std::uint64_t>() > std::uint64_t{INT64_MAX}))
-        reject("a number is no integer below 2^63");
-    return json.get<std::int64_t>();
-}
+/// The other end of our own socket wrote it.
+constexpr std::string_view daemon = "virtguardd's document";
 
 std::uint64_t read_count(const Json& json) {
-    const std::int64_t count = read_integer(json);
-    if (count < 0)
-        reject("a count is negative");
-    return static_cast<std::uint64_t>(count);
-}
-
-const Json& require_array(const Json& json) {
-    if (!json.is_array())
-        reject("a list is none");
-    return json;
-}
-
-const Json& require_object(const Json& json) {
-    if (!json.is_object())
-        reject("an object is none");
-    return json;
-}
-
-template <class T, class Read>
-Result<T> parse(std::string_view document, Read read) {
-    try {
-        return read(Json::parse(document));
-    } catch (const Json::exception& error) {
-        return fail(Errc::invalid, "virtguardd's document: {}", error.what());
-    }
-}
-
-template <class T>
-T require(Result<T> result) {
-    if (!result)
-        reject(result.error().what);
-    return *std::move(result);
-}
-
-int read_id(const Json& json) {
-    const std::int64_t id = read_integer(json);
-    if (id < 0 || id >= IdSet::limit)
-        reject("an id is out of range");
-    return static_cast<int>(id);
+    return static_cast<std::uint64_t>(read_amount(json));
 }
 
 IdSet read_ids(const Json& json) {
@@ -173,10 +116,6 @@ IdSet read_ids(const Json& json) {
     for (const Json& id : require_array(json))
         result.insert(read_id(id));
     return result;
-}
-
-core::Resource read_resource(const std::string& name) {
-    return require(core::Resource::parse(name));
 }
 
 Quantities read_quantities(const Json& json) {
@@ -205,14 +144,6 @@ core::Code read_code(const Json& json) {
         if (json.get<std::string>() == core::code_name(static_cast<core::Code>(code)))
             return static_cast<core::Code>(code);
     reject("a reason's code is unknown");
-}
-
-std::optional<Uuid> read_uuid(const Json& json) {
-    const auto text = json.get<std::string>();
-    const auto uuid = Uuid::parse(text);
-    if (!uuid && !text.empty())
-        reject("a UUID is none");
-    return uuid;
 }
 
 core::Reason read_reason(const Json& json) {
@@ -275,14 +206,6 @@ core::Report read_report(const Json& json) {
     return report;
 }
 
-core::GuestState read_state(const Json& json) {
-    for (const core::GuestState state :
-         {core::GuestState::pending, core::GuestState::running, core::GuestState::returning})
-        if (json.get<std::string>() == core::state_name(state))
-            return state;
-    reject("a domain's state is unknown");
-}
-
 core::GuestReport read_guest(const Json& json) {
     return {.name = json.at("name").get<std::string>(),
             .uuid = read_uuid(json.at("uuid")),
@@ -314,7 +237,7 @@ std::string outcome_document(const core::Outcome& outcome) {
 }
 
 Result<core::Outcome> parse_outcome(std::string_view document) {
-    return parse<core::Outcome>(document, read_outcome);
+    return parse<core::Outcome>(daemon, document, read_outcome);
 }
 
 std::string status_document(const core::Status& status) {
@@ -348,7 +271,7 @@ std::string status_document(const core::Status& status) {
 }
 
 Result<core::Status> parse_status(std::string_view document) {
-    return parse<core::Status>(document, [](const Json& json) {
+    return parse<core::Status>(daemon, document, [](const Json& json) {
         const Json& decisions = json.at("decisions");
         core::Status status{.version = json.at("version").get<std::string>(),
                             .state = json.at("state").get<std::string>(),

@@ -52,9 +52,17 @@ class Bench {
         domxml::initialise();
         folder.write("etc/virtguard.toml", policy);
         std::filesystem::create_directories(folder.path() / "state");
+        std::filesystem::create_directories(folder.path() / "run/virtguard");
+        start(live, host);
+    }
+
+    /// The daemon starts, in place of one that was killed.
+    void start(bool live = false, const core::Topology& host = topology()) {
+        service.reset();
         auto start = policy_at_start(folder.path() / "etc", folder.path() / "state", host);
         service = Service::create({.policy_folder = folder.path() / "etc",
                                    .state_folder = folder.path() / "state",
+                                   .run_folder = folder.path() / "run/virtguard",
                                    .root = folder.path(),
                                    .live_topology = live},
                                   host, std::move(start), *files, loop)
@@ -287,6 +295,71 @@ TEST_CASE("check answers like a start and changes nothing") {
         bench.send(wire::Operation::check, "<domain><name>a</name><memory>0</memory></domain>");
     CHECK(json::parse_outcome(impossible->body)->reasons.front().code ==
           core::Code::invalid_domain);
+}
+
+TEST_CASE("a daemon that is killed has told the next one what it knew, before it answered") {
+    Bench bench;
+    REQUIRE(bench.prepare(xml(1, 2)).verdict == wire::Verdict::admitted);
+    bench.start();
+    CHECK(bench.guests() == "web-1 pending");
+    (void)bench.send(started, xml(1, 2));
+    (void)bench.send(reconnect, xml(2, 1));
+    bench.look({active(1, 2), active(2, 1), active(3, 1)}, loop::now());
+    bench.start();
+    CHECK(bench.guests() == "web-1 running, web-2 running, web-3 running");
+    CHECK(bench.prepare(xml(4, 5)).verdict == wire::Verdict::refused);
+    (void)bench.send(release, xml(1, 2));
+    bench.start();
+    CHECK(bench.guests() == "web-1 returning, web-2 running, web-3 running");
+    bench.service->handle(
+        virt::DomainLook{.began = loop::now(), .uuid = *active(2, 1).domain->uuid, .active = {}});
+    bench.start();
+    CHECK(bench.guests() == "web-1 returning, web-3 running");
+    CHECK(bench.status().state == "starting"); // libvirt has told this one nothing yet
+}
+
+TEST_CASE("a returning guest's place is kept by the next daemon no longer than by this one") {
+    Bench bench(std::string(bare) + "[claim]\nreturn = \"100ms\"\n");
+    (void)bench.send(reconnect, xml(1, 5), after(-10s));
+    (void)bench.send(release, xml(1, 5), after(-5s));
+    bench.start();
+    CHECK(bench.prepare(xml(2, 5)).verdict == wire::Verdict::admitted);
+}
+
+TEST_CASE("a start that was admitted holds its place also where nothing can be written") {
+    Bench bench;
+    std::filesystem::remove_all(bench.folder.path() / "run/virtguard");
+    CHECK(bench.prepare(xml(1, 5)).verdict == wire::Verdict::admitted);
+    CHECK(bench.prepare(xml(2, 5)).verdict == wire::Verdict::refused);
+    const core::Status status = bench.status();
+    CHECK(status.state == "degraded");
+    CHECK(status.problems == std::vector{"guests: " + bench.folder.file("run/virtguard/guests") +
+                                         ": No such file or directory"});
+    std::filesystem::create_directories(bench.folder.path() / "run/virtguard");
+    (void)bench.send(started, xml(1, 5));
+    CHECK(bench.status().problems.empty());
+    bench.start();
+    CHECK(bench.guests() == "web-1 running");
+}
+
+TEST_CASE("before libvirt answers, its own files tell what runs") {
+    Bench bench;
+    const auto status_file = [](int number, int pid) {
+        return fmt::format("<domstatus state='running' reason='booted' pid='{}'>{}</domstatus>",
+                           pid, xml(number, 2));
+    };
+    (void)bench.prepare(xml(2, 1));
+    bench.folder.write("proc/100/comm", "qemu");
+    bench.folder.write("run/libvirt/qemu/web-1.xml", status_file(1, 100));
+    bench.folder.write("run/libvirt/qemu/web-2.xml", status_file(2, 100)); // its hook has not told
+    bench.folder.write("run/libvirt/qemu/web-3.xml", status_file(3, 101)); // has no process
+    bench.folder.write("run/libvirt/qemu/web-4.xml", "<domstatus state=");
+    bench.folder.write("run/libvirt/qemu/web-1.pid", "100");
+    bench.start();
+    CHECK(bench.guests() == "web-1 running, web-2 pending");
+    CHECK(bench.status().report.host.allocated.at(core::Resource::memory()) == 2 * gib);
+    bench.look({}, loop::now());
+    CHECK(bench.guests() == "web-2 pending");
 }
 
 TEST_CASE("a look finds guests and ends those that are gone") {

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "json/guest.hpp"
+
+#include <array>
+#include <utility>
+#include <variant>
+
+#include "json/values.hpp"
+
+namespace virtguard::json {
+
+namespace {
+
+using core::Domain;
+using core::MemoryPart;
+using Kind = MemoryPart::Kind;
+
+constexpr std::array<std::pair<Kind, std::string_view>, 3> kinds{
+    {{Kind::ram, "ram"}, {Kind::dimm, "dimm"}, {Kind::virtio_mem, "virtio-mem"}}};
+
+/// The facts of a domain that are one bool or one number each.
+constexpr std::array<std::pair<const char*, bool Domain::*>, 5> flags{
+    {{"locked", &Domain::locked},
+     {"preallocated", &Domain::preallocated},
+     {"confidential", &Domain::confidential},
+     {"file_backed", &Domain::file_backed},
+     {"tpm", &Domain::tpm}}};
+constexpr std::array<std::pair<const char*, std::int64_t Domain::*>, 4> numbers{
+    {{"current_memory", &Domain::current_memory},
+     {"vfio_devices", &Domain::vfio_devices},
+     {"iothreads", &Domain::iothreads},
+     {"video_ram", &Domain::video_ram}}};
+
+Json set_json(const std::optional<IdSet>& set) {
+    return set ? Json(set->text()) : Json(nullptr);
+}
+
+std::optional<IdSet> read_set(const Json& json) {
+    if (json.is_null())
+        return std::nullopt;
+    return require(IdSet::parse(json.get<std::string>()));
+}
+
+/// Bytes; "default" is the kernel's default hugepage, null base pages.
+Json pages_json(const core::PageKind& pages) {
+    if (const auto* sized = std::get_if<core::PagesOf>(&pages))
+        return sized->size;
+    return std::holds_alternative<core::DefaultHugepages>(pages) ? Json("default") : Json(nullptr);
+}
+
+core::PageKind read_pages(const Json& json) {
+    if (json.is_null())
+        return core::BasePages{};
+    if (json == "default")
+        return core::DefaultHugepages{};
+    return core::PagesOf{read_amount(json)};
+}
+
+std::string_view kind_name(Kind kind) {
+    for (const auto& [known, name] : kinds)
+        if (known == kind)
+            return name;
+    std::unreachable();
+}
+
+Kind read_kind(const Json& json) {
+    for (const auto& [kind, name] : kinds)
+        if (json == name)
+            return kind;
+    reject("a kind of memory is unknown");
+}
+
+Json part_json(const MemoryPart& part) {
+    return {{"kind", kind_name(part.kind)},
+            {"size", part.size},
+            {"requested", part.requested},
+            {"pages", pages_json(part.pages)},
+            {"bound_to", set_json(part.bound_to)}};
+}
+
+MemoryPart read_part(const Json& json) {
+    return {.kind = read_kind(json.at("kind")),
+            .size = read_amount(json.at("size")),
+            .requested = read_amount(json.at("requested")),
+            .pages = read_pages(json.at("pages")),
+            .bound_to = read_set(json.at("bound_to"))};
+}
+
+Json domain_json(const Domain& domain) {
+    Json json{{"name", domain.name},
+              {"uuid", uuid_json(domain.uuid)},
+              {"scheduler", domain.scheduler},
+              {"vcpus", Json::array()},
+              {"memory", Json::array()}};
+    for (const core::VcpuGroup& group : domain.vcpus)
+        json["vcpus"].push_back({{"cpus", set_json(group.cpus)},
+                                 {"current", group.current},
+                                 {"maximum", group.maximum}});
+    for (const MemoryPart& part : domain.memory)
+        json["memory"].push_back(part_json(part));
+    for (const auto& [name, member] : numbers)
+        json[name] = domain.*member;
+    for (const auto& [name, member] : flags)
+        json[name] = domain.*member;
+    return json;
+}
+
+Domain read_domain(const Json& json) {
+    Domain domain;
+    domain.name = json.at("name").get<std::string>();
+    domain.uuid = read_uuid(json.at("uuid"));
+    domain.scheduler = json.at("scheduler").get<std::string>();
+    for (const Json& group : require_array(json.at("vcpus")))
+        domain.vcpus.push_back({.cpus = read_set(group.at("cpus")),
+                                .current = read_amount(group.at("current")),
+                                .maximum = read_amount(group.at("maximum"))});
+    for (const Json& part : require_array(json.at("memory")))
+        domain.memory.push_back(read_part(part));
+    for (const auto& [name, member] : numbers)
+        domain.*member = read_amount(json.at(name));
+    for (const auto& [name, member] : flags)
+        domain.*member = json.at(name).get<bool>();
+    return domain;
+}
+
+} // namespace
+
+std::string guest_document(const core::Guest& guest) {
+    const Json json{{"domain", domain_json(guest.domain)},
+                    {"state", core::state_name(guest.state)},
+                    {"changed", guest.changed.time_since_epoch().count()},
+                    {"absent", guest.absent.count()}};
+    return json.dump(/*indent=*/-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
+Result<core::Guest> parse_guest(std::string_view document) {
+    return parse<core::Guest>("guest", document, [](const Json& json) {
+        return core::Guest{.domain = read_domain(json.at("domain")),
+                           .state = read_state(json.at("state")),
+                           .changed = Instant{Span{read_amount(json.at("changed"))}},
+                           .absent = Span{read_amount(json.at("absent"))}};
+    });
+}
+
+} // namespace virtguard::json

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What is kept of a guest for the next daemon.
+
+#include <string>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "core/ledger.hpp"
+
+namespace virtguard::json {
+
+/// The guest without what follows from policy and host (owner, demand, bound pieces).
+[[nodiscard]] std::string guest_document(const core::Guest& guest);
+/// A field that is not known is ignored: a newer daemon may have written it.
+[[nodiscard]] Result<core::Guest> parse_guest(std::string_view document);
+
+} // namespace virtguard::json
