@@ -65,13 +65,28 @@ def wake_ups(pid):
     raise LookupError(f"no voluntary_ctxt_switches of {pid}")
 
 
-def lookup_waits():
-    """Whether libvirtd now answers nobody who asks for a domain."""
-    try:
-        host.virsh("domid", "quick", seconds=2)
-    except subprocess.TimeoutExpired:
-        return True
-    return False
+class Lookup:
+    """Asks libvirtd for a domain. A question that waits is left waiting: libvirtd closes the connection of one that
+    is killed on its main thread, which then waits for the domains too, and sends no event to anybody."""
+
+    def __init__(self):
+        self.asking = None
+
+    def waits(self):
+        """Whether libvirtd now answers nobody who asks for a domain."""
+        if self.asking is None:
+            self.asking = subprocess.Popen(["virsh", "--connect", "qemu:///system", "domid", "quick"],
+                                           env=lab.ENVIRONMENT, stdout=subprocess.DEVNULL)
+        try:
+            self.stop(seconds=2)
+        except subprocess.TimeoutExpired:
+            return True
+        return False
+
+    def stop(self, seconds=60):
+        if self.asking is not None:
+            self.asking.wait(seconds)
+            self.asking = None
 
 
 def call_hook(name, xml, operation, sub_operation):
@@ -98,10 +113,12 @@ class WaitingHook(unittest.TestCase):
         self.assertEqual(result.status, 0, result)
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as threads:
             slow = threads.submit(host.virsh, "start", "slow", "--paused")
+            lookup = Lookup()
             try:
-                stuck, woken, answers = self.ask_all(guests, threads, is_stuck)
+                stuck, woken, answers = self.ask_all(guests, threads, lookup, is_stuck)
             finally:
                 GO.touch()
+                lookup.stop()
             self.assertEqual(slow.result().status, 0, slow.result())
         for name, xml in guests.items():
             result, _ = call_hook(name, xml, "release", "end")
@@ -112,13 +129,13 @@ class WaitingHook(unittest.TestCase):
         lab.wait_until(host.ledger_agrees, "the ledger is what libvirt runs")
         return max(seconds for _, seconds in answers.values())
 
-    def ask_all(self, guests, threads, is_stuck):
+    def ask_all(self, guests, threads, lookup, is_stuck):
         """Whether virtguardd's virt thread was held up, how often its first was woken, and the answers."""
         lab.wait_until(WAITS.exists, "the other hook sleeps")
         # Waits for 'slow' with libvirtd's list of domains locked: any look at any domain now waits too,
         # also the one that virtguardd takes when 'quick' ends.
         threads.submit(host.define, lab.domain_xml("slow", memory_mib=GUEST_MIB, uuid=SLOW_UUID))
-        lab.wait_until(lookup_waits, "libvirtd does not look up domains")
+        lab.wait_until(lookup.waits, "libvirtd does not look up domains")
         os.kill(host.qemu_pid("quick"), signal.SIGKILL)
         lab.wait_until(lambda: "quick" not in host.ledger(), "virtguardd was told that 'quick' has ended")
         lab.wait_until(is_stuck, "virtguardd waits for libvirt")
