@@ -172,10 +172,8 @@ Occupancy::Index Occupancy::class_of(const IdSet& places) {
     while (fresh.end_word > fresh.first_word && fresh.sites[fresh.end_word - 1] == 0)
         --fresh.end_word;
     for (std::size_t i = 0; i < max_refusals; ++i)
-        if (refusals_[i].used)
-            for (const ShortPart& part : refusals_[i].parts)
-                if (places.is_subset_of(part.places))
-                    fresh.refusals |= std::uint64_t{1} << i;
+        if (refusals_[i].used && refusals_[i].contains(fresh))
+            fresh.refusals |= std::uint64_t{1} << i;
     class_by_places_.emplace(places, index);
     return index;
 }

@@ -155,9 +155,13 @@ class Occupancy {
         std::vector<std::pair<IdSet, bool>> asked; ///< the loads' sets and kinds
         std::vector<std::int64_t> amounts;
         std::vector<ShortPart> parts;
+        std::vector<Words> proofs; ///< the parts' sites
         std::uint64_t version = 0; ///< of all that is held, when it was made
         bool inside_only = false;  ///< holds while nothing inside the parts changes
         bool used = false;
+
+        /// What the class holds can lie nowhere but in one of the parts.
+        [[nodiscard]] bool contains(const Class& held) const;
     };
     static constexpr std::size_t max_refusals = 64; ///< a bit each in a word
 

@@ -174,6 +174,12 @@ std::int64_t Occupancy::most_for(const IdSet& places) const {
 
 // ------------------------------------------------------------------ remembered refusals
 
+bool Occupancy::Refusal::contains(const Class& held) const {
+    return std::ranges::any_of(proofs, [&](const Words& proof) {
+        return is_within(held.sites, proof, held.first_word, held.end_word);
+    });
+}
+
 /// What lies inside the proofs of these has changed.
 void Occupancy::touch(std::uint64_t refusals) {
     if (trying_)
@@ -207,21 +213,14 @@ void Occupancy::remember(std::span<const Load> loads, const std::vector<ShortPar
         refusal.asked.emplace_back(*load.places, load.whole);
         refusal.amounts.push_back(load.amount);
     }
-    std::vector<Words> proofs;
-    proofs.reserve(parts.size());
     for (const ShortPart& part : parts)
-        proofs.push_back(words_of(part.places));
-    const auto is_inside = [&](const Class& held) {
-        return std::ranges::any_of(proofs, [&](const Words& proof) {
-            return is_within(held.sites, proof, held.first_word, held.end_word);
-        });
-    };
+        refusal.proofs.push_back(words_of(part.places));
     for (Class& held : classes_)
         if (held.held.sum() > 0)
-            held.refusals = (held.refusals & ~bit) | (is_inside(held) ? bit : 0);
+            held.refusals = (held.refusals & ~bit) | (refusal.contains(held) ? bit : 0);
     for (Index i = 0; i < sites_.size(); ++i) {
         const bool inside =
-            std::ranges::any_of(proofs, [&](const Words& proof) { return has(proof, i); });
+            std::ranges::any_of(refusal.proofs, [&](const Words& proof) { return has(proof, i); });
         sites_[i].refusals = (sites_[i].refusals & ~bit) | (inside ? bit : 0);
     }
 }

@@ -22,23 +22,27 @@ struct Held {
     std::int64_t amount = 0;
 };
 
+/// That no pool has, though sets may name it: a node without memory.
+const IdSet no_place{1};
+
 /// A pool, what it holds, and both ways of answering.
 class Pair {
   public:
     explicit Pair(unsigned seed) : random_(seed) {
-        const int places = 2 + below(40);
+        const int places = 2 + below(below(2) == 0 ? 3 : 40);
         for (int id = 0; id < places; ++id)
             allocatable_[id * 3] = below(4) == 0 ? 0 : 1 + below(9); // ids have gaps
         const std::vector<Weights> all{{1, 1, 1}, {3, 2, 3}, {23, 20, 23}, {1, 2, 2}};
         rules_.weights = all[static_cast<std::size_t>(below(4))];
         occupancy_ = Occupancy(allocatable_, rules_);
+        most_held_ = static_cast<std::size_t>(2 + below(40));
         for (int i = 0; i < 12; ++i)
             sets_.push_back(random_set());
     }
 
     void step() {
         const int dice = below(10);
-        if (dice < 4)
+        if (dice < 4 && held_.size() < most_held_)
             hold(random_load());
         else if (dice < 6 && !held_.empty())
             release(static_cast<std::size_t>(below(static_cast<int>(held_.size()))));
@@ -64,6 +68,8 @@ class Pair {
                 set.insert(id);
         if (below(4) == 0 || set.empty())
             set = IdSet{3 * below(static_cast<int>(allocatable_.size()))};
+        if (below(4) == 0)
+            set |= no_place;
         return set;
     }
     Held random_load() {
@@ -82,11 +88,20 @@ class Pair {
         return static_cast<Int128>(load.amount) * rules_.weights.of(load.whole);
     }
 
-    /// The same question to both; twice, as the second answer may be remembered.
-    void ask() {
+    /// A new question, or one that may have been answered already.
+    std::vector<Held> question() {
+        if (below(3) > 0 && questions_.size() > 2)
+            return questions_[static_cast<std::size_t>(below(static_cast<int>(questions_.size())))];
         std::vector<Held> loads;
         for (int count = 1 + below(3); count > 0; --count)
             loads.push_back(random_load());
+        questions_.push_back(loads);
+        return loads;
+    }
+
+    /// The same question to both; twice, as the second answer may be remembered.
+    void ask() {
+        const std::vector<Held> loads = question();
         std::map<int, Int128> room;
         for (const auto& [id, amount] : allocatable_)
             room[id] = static_cast<Int128>(amount) * rules_.weights.room;
@@ -107,7 +122,11 @@ class Pair {
                     return; // another question, with a test of its own
                 CHECK_FALSE(found.intersects(part.places));
                 found |= part.places;
+                const PartState now = occupancy_.state_of(part.places);
+                CHECK(part.state.held == now.held);
+                CHECK(part.state.slack == now.slack);
             }
+            found -= no_place;
             // On a host that is over, what is not carried may be one thing or another: the parts
             // may differ then, but not whether there are any.
             if (occupancy_.is_over())
@@ -129,6 +148,8 @@ class Pair {
     Occupancy occupancy_;
     std::vector<IdSet> sets_;
     std::vector<Held> held_;
+    std::size_t most_held_ = 0; ///< few, so that sets come and go
+    std::vector<std::vector<Held>> questions_;
 };
 
 } // namespace
@@ -137,7 +158,7 @@ TEST_CASE("what is kept up to date answers as what starts from scratch") {
     for (unsigned seed = 1; seed <= 400; ++seed) {
         CAPTURE(seed);
         Pair pair(seed);
-        for (int i = 0; i < 60; ++i)
+        for (int i = 0; i < 100; ++i)
             pair.step();
         pair.release_all();
     }
@@ -169,4 +190,22 @@ TEST_CASE("a refusal is not remembered beyond what it stands on") {
     CHECK(occupancy.short_parts(ask).size() == 1);
     occupancy.hold(first, false, -1);
     CHECK(occupancy.short_parts(ask).empty());
+}
+
+TEST_CASE("a refusal that is remembered counts what came since and can lie nowhere else") {
+    Occupancy occupancy({{0, 2}, {1, 2}}, PoolRules{});
+    const IdSet both{0, 1};
+    const IdSet beyond{0, 1, 7}; // 7 has no room: a node without memory
+    const std::vector<Load> ask{{&both, false, 1}};
+    const auto slack = [&] {
+        const std::vector<ShortPart> parts = occupancy.short_parts(ask);
+        REQUIRE(parts.size() == 1);
+        return static_cast<int>(parts.front().state.slack);
+    };
+    occupancy.hold(both, false, 4);
+    CHECK(slack() == 0);
+    occupancy.hold(beyond, false, 3);
+    CHECK(slack() == -3);
+    occupancy.hold(beyond, false, -1);
+    CHECK(slack() == -2);
 }
