@@ -2,6 +2,7 @@
 #include "core/ledger.hpp"
 
 #include <algorithm>
+#include <functional>
 
 #include "base/checked.hpp"
 #include "core/admission.hpp"
@@ -10,41 +11,24 @@ namespace virtguard::core {
 
 namespace {
 
-/// Whether a piece can take from another's amount.
-using MayTake = bool (*)(const Piece& want, const Piece& there);
-
 /// Takes as much of what is wanted from what is there as can be taken at all: a flow whose places
-/// are the pieces that are there. Both are sorted by resource. Whether that was all of it.
-bool take(std::vector<Piece>& there, const std::vector<Piece>& wanted, MayTake may_take) {
-    bool all = true;
-    for (auto want = wanted.begin(); want != wanted.end();) {
-        const auto from = std::ranges::equal_range(there, want->resource, {}, &Piece::resource);
-        std::map<int, std::int64_t> room;
-        for (const Piece& piece : from)
-            room[static_cast<int>(room.size())] = piece.amount;
-        Occupancy taken(room, {});
-        for (const Resource resource = want->resource;
-             want != wanted.end() && want->resource == resource; ++want) {
-            IdSet sources;
-            for (int i = 0; const Piece& piece : from) {
-                if (may_take(*want, piece))
-                    sources.insert(i);
-                ++i;
-            }
-            taken.hold(sources, /*whole=*/false, want->amount);
-        }
-        all &= !taken.is_over();
-        for (int i = 0; Piece & piece : from)
-            piece.amount = taken.room_on(i++);
+/// are the pieces that are there. Whether that was all of it.
+bool take(std::vector<Piece>& there, const std::vector<Piece>& wanted,
+          const std::function<bool(std::size_t want, std::size_t from)>& may_take) {
+    std::map<int, std::int64_t> room;
+    for (const Piece& piece : there)
+        room[static_cast<int>(room.size())] = piece.amount;
+    Occupancy taken(room, {});
+    for (std::size_t want = 0; want < wanted.size(); ++want) {
+        IdSet sources;
+        for (std::size_t from = 0; from < there.size(); ++from)
+            if (there[from].resource == wanted[want].resource && may_take(want, from))
+                sources.insert(static_cast<int>(from));
+        taken.hold(sources, /*whole=*/false, wanted[want].amount);
     }
-    return all;
-}
-
-/// Draws a demand from what is booked; the rest of it takes from what is free.
-void draw(std::vector<Piece>& booked, const std::vector<Piece>& wanted) {
-    (void)take(booked, wanted, [](const Piece& want, const Piece& book) {
-        return book.places.intersects(want.places);
-    });
+    for (int from = 0; Piece & piece : there)
+        piece.amount = taken.room_on(from++);
+    return !taken.is_over();
 }
 
 bool is_for(const Reservation& reservation, const Domain& domain) {
@@ -121,8 +105,9 @@ std::string_view state_name(GuestState state) {
 }
 
 bool is_covered(const std::vector<Piece>& pieces, std::vector<Piece> before) {
-    return take(before, pieces, [](const Piece& want, const Piece& had) {
-        return had.whole == want.whole && had.places.is_subset_of(want.places);
+    return take(before, pieces, [&](std::size_t want, std::size_t from) {
+        return before[from].whole == pieces[want].whole &&
+               before[from].places.is_subset_of(pieces[want].places);
     });
 }
 
@@ -146,7 +131,9 @@ void Ledger::account(const Guest& guest, int sign) {
 
 void Ledger::put(Guest guest) {
     const std::string identity = identity_of(guest.domain);
+    std::set<std::string> names = reserved_for(guest.domain);
     Guest& kept = guests_[identity];
+    names.merge(reserved_for(kept.domain)); // it may have had another name
     account(kept, -1);
     kept = std::move(guest);
     account(kept, 1);
@@ -155,7 +142,7 @@ void Ledger::put(Guest guest) {
     else
         returning_.erase(identity);
     changed_.insert(identity);
-    rebook(kept.domain);
+    rebook(std::move(names));
 }
 
 void Ledger::confirm(const std::string& identity, Instant when) {
@@ -194,16 +181,14 @@ void Ledger::erase(const std::string& identity) {
     changed_.insert(identity);
     const Guest gone = std::move(found->second);
     guests_.erase(found);
-    rebook(gone.domain);
+    rebook(reserved_for(gone.domain));
 }
 
 void Ledger::reserve(const std::string& name, Reservation reservation) {
     merge_pieces(reservation.pieces);
-    std::vector<Piece>& booked = booked_[name];
-    holdings_.add(booked, &Share::booked, -1);
-    booked = unclaimed(reservation);
-    holdings_.add(booked, &Share::booked, 1);
+    std::set<std::string> names = connected({name}, claimants()).names;
     reservations_[name] = std::move(reservation);
+    rebook(std::move(names));
 }
 
 void Ledger::set_foreign(std::vector<Piece> pieces) {
@@ -223,30 +208,87 @@ void Ledger::recompute(const Host& host, const Policy& policy) {
         account(guest, 1);
     }
     holdings_.add(foreign_, &Share::foreign, 1);
-    for (auto& [name, booked] : booked_) {
-        booked = unclaimed(reservations_.at(name));
-        holdings_.add(booked, &Share::booked, 1);
-    }
+    booked_.clear();
+    std::set<std::string> names;
+    for (const auto& [name, reservation] : reservations_)
+        names.insert(name);
+    rebook(std::move(names));
 }
 
-/// What a reservation still holds when its guest has taken from it.
-std::vector<Piece> Ledger::unclaimed(const Reservation& reservation) const {
-    std::vector<Piece> left = reservation.pieces;
-    if (reservation.guest)
-        for (const auto& [identity, guest] : guests_)
-            if (is_for(reservation, guest.domain))
-                draw(left, guest.demand.pieces);
+std::set<std::string> Ledger::reserved_for(const Domain& domain) const {
+    std::set<std::string> names;
+    for (const auto& [name, reservation] : reservations_)
+        if (is_for(reservation, domain))
+            names.insert(name);
+    return names;
+}
+
+std::vector<Ledger::Claimant> Ledger::claimants(const std::set<std::string>& without) const {
+    std::vector<Claimant> result;
+    for (const auto& [identity, guest] : guests_)
+        if (!without.contains(identity))
+            result.push_back({&guest.domain, &guest.demand.pieces});
+    return result;
+}
+
+Ledger::Connected Ledger::connected(std::set<std::string> names,
+                                    std::vector<Claimant> claimants) const {
+    Connected result{.names = std::move(names), .claimants = {}};
+    const auto may_draw = [&](const Claimant& claimant) {
+        return std::ranges::any_of(result.names, [&](const std::string& name) {
+            const auto found = reservations_.find(name);
+            return found != reservations_.end() && is_for(found->second, *claimant.domain);
+        });
+    };
+    for (bool grown = !result.names.empty(); grown;) {
+        const auto more = std::ranges::stable_partition(claimants, std::not_fn(may_draw));
+        grown = !more.empty();
+        for (const Claimant& claimant : more)
+            result.names.merge(reserved_for(*claimant.domain));
+        result.claimants.insert(result.claimants.end(), more.begin(), more.end());
+        claimants.erase(more.begin(), more.end());
+    }
+    return result;
+}
+
+Ledger::Booked Ledger::unclaimed(const Connected& connected) const {
+    Booked left;
+    std::vector<std::pair<const std::string*, Piece>> sources;
+    for (const std::string& name : connected.names) {
+        left[name];
+        for (const Piece& piece : reservations_.at(name).pieces)
+            sources.emplace_back(&name, piece);
+    }
+    // A flow fills its places in their order: what is left may lie in as many places as possible.
+    std::ranges::stable_sort(sources, {},
+                             [](const auto& source) { return source.second.places.count(); });
+    std::vector<Piece> there;
+    there.reserve(sources.size());
+    for (const auto& [name, piece] : sources)
+        there.push_back(piece);
+    std::vector<Piece> wanted;
+    std::vector<const Domain*> by;
+    for (const Claimant& claimant : connected.claimants) {
+        wanted.insert(wanted.end(), claimant.pieces->begin(), claimant.pieces->end());
+        by.resize(wanted.size(), claimant.domain);
+    }
+    // What they cannot draw they take from what is free.
+    (void)take(there, wanted, [&](std::size_t want, std::size_t from) {
+        return is_for(reservations_.at(*sources[from].first), *by[want]) &&
+               there[from].places.intersects(wanted[want].places);
+    });
+    for (std::size_t i = 0; i < there.size(); ++i)
+        left.at(*sources[i].first).push_back(std::move(there[i]));
     return left;
 }
 
-/// A guest came, changed or went: what is reserved for it changes too.
-void Ledger::rebook(const Domain& domain) {
-    for (const auto& [name, reservation] : reservations_) {
-        if (!is_for(reservation, domain))
-            continue;
+void Ledger::rebook(std::set<std::string> names) {
+    if (names.empty())
+        return;
+    for (auto& [name, left] : unclaimed(connected(std::move(names), claimants()))) {
         std::vector<Piece>& booked = booked_[name];
         holdings_.add(booked, &Share::booked, -1);
-        booked = unclaimed(reservation);
+        booked = std::move(left);
         holdings_.add(booked, &Share::booked, 1);
     }
 }
@@ -254,23 +296,17 @@ void Ledger::rebook(const Domain& domain) {
 Ledger::Others::Others(Ledger& ledger, const Domain& domain, const Demand& demand,
                        bool with_returning)
     : ledger_(ledger) {
-    const std::string own = identity_of(domain);
-    take_away(own);
+    std::set<std::string> gone{identity_of(domain)};
     if (!with_returning)
-        for (const std::string& identity : ledger.returning_)
-            if (identity != own)
-                take_away(identity);
-    for (const auto& [name, reservation] : ledger.reservations_) {
-        if (!is_for(reservation, domain))
-            continue;
-        std::vector<Piece> left = reservation.pieces;
-        for (const auto& [identity, guest] : ledger.guests_)
-            if (identity != own && is_for(reservation, guest.domain))
-                draw(left, guest.demand.pieces);
-        draw(left, demand.pieces);
-        changes_.push_back({ledger.booked_.at(name), &Share::booked, -1});
-        changes_.push_back({std::move(left), &Share::booked, 1});
-    }
+        gone.insert(ledger.returning_.begin(), ledger.returning_.end());
+    std::set<std::string> names = ledger.reserved_for(domain);
+    for (const std::string& identity : gone)
+        if (const Guest* guest = ledger.find(identity)) {
+            take_away(*guest);
+            names.merge(ledger.reserved_for(guest->domain));
+        }
+    if (!names.empty())
+        draw_anew(std::move(names), {&domain, &demand.pieces}, gone);
     for (const Change& change : changes_)
         ledger.holdings_.add(change.pieces, change.column, change.sign);
 }
@@ -280,13 +316,21 @@ Ledger::Others::~Others() {
         ledger_.holdings_.add(change->pieces, change->column, -change->sign);
 }
 
-void Ledger::Others::take_away(const std::string& identity) {
-    const Guest* guest = ledger_.find(identity);
-    if (guest == nullptr)
-        return;
-    changes_.push_back({guest->held(), column_of(guest->state), -1});
-    if (guest->bound)
-        changes_.push_back({guest->bound->untouched, &Share::untouched, -1});
+void Ledger::Others::take_away(const Guest& guest) {
+    changes_.push_back({guest.held(), column_of(guest.state), -1});
+    if (guest.bound)
+        changes_.push_back({guest.bound->untouched, &Share::untouched, -1});
+}
+
+void Ledger::Others::draw_anew(std::set<std::string> names, const Claimant& start,
+                               const std::set<std::string>& gone) {
+    std::vector<Claimant> claimants = ledger_.claimants(gone);
+    claimants.push_back(start);
+    for (auto& [name, left] :
+         ledger_.unclaimed(ledger_.connected(std::move(names), std::move(claimants)))) {
+        changes_.push_back({ledger_.booked_.at(name), &Share::booked, -1});
+        changes_.push_back({std::move(left), &Share::booked, 1});
+    }
 }
 
 } // namespace virtguard::core

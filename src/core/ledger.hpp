@@ -110,7 +110,8 @@ struct Guest {
 /// no narrower set of places.
 [[nodiscard]] bool is_covered(const std::vector<Piece>& pieces, std::vector<Piece> before);
 
-/// Space taken before its guest arrives.
+/// Space taken before its guest arrives. Guests draw on what is reserved for them as much as they
+/// can together: a piece on another of its resource that has a place in common.
 struct Reservation {
     std::vector<Piece> pieces;        ///< what was asked
     std::optional<std::string> guest; ///< the name or UUID of the guest that takes from it
@@ -119,6 +120,12 @@ struct Reservation {
 /// Invariant: holdings() is the sum of what the guests hold, of what the reservations have left,
 /// and of what is foreign.
 class Ledger {
+    /// Who may draw on a reservation.
+    struct Claimant {
+        const Domain* domain;
+        const std::vector<Piece>* pieces;
+    };
+
   public:
     explicit Ledger(const Host& host) : holdings_(host) {}
 
@@ -168,7 +175,9 @@ class Ledger {
             Share::Column column;
             int sign;
         };
-        void take_away(const std::string& identity);
+        void take_away(const Guest& guest);
+        void draw_anew(std::set<std::string> names, const Claimant& start,
+                       const std::set<std::string>& gone);
 
         Ledger& ledger_;
         std::vector<Change> changes_;
@@ -176,12 +185,26 @@ class Ledger {
 
   private:
     void account(const Guest& guest, int sign);
-    [[nodiscard]] std::vector<Piece> unclaimed(const Reservation& reservation) const;
-    void rebook(const Domain& domain);
+
+    using Booked = std::map<std::string, std::vector<Piece>>; ///< by a reservation's name
+    /// Reservations with all who may draw on them, and all that those may draw on in their place.
+    struct Connected {
+        std::set<std::string> names;
+        std::vector<Claimant> claimants;
+    };
+    /// The names of the reservations that a domain may draw on.
+    [[nodiscard]] std::set<std::string> reserved_for(const Domain& domain) const;
+    [[nodiscard]] std::vector<Claimant> claimants(const std::set<std::string>& without = {}) const;
+    [[nodiscard]] Connected connected(std::set<std::string> names,
+                                      std::vector<Claimant> claimants) const;
+    /// What the reservations have left.
+    [[nodiscard]] Booked unclaimed(const Connected& connected) const;
+    /// Who may draw on these came, changed or went, or what they reserve did.
+    void rebook(std::set<std::string> names);
 
     std::map<std::string, Guest> guests_;
     std::map<std::string, Reservation> reservations_;
-    std::map<std::string, std::vector<Piece>> booked_; ///< what each reservation has left
+    Booked booked_; ///< what each reservation has left
     std::vector<Piece> foreign_;
     std::set<std::string> returning_;
     std::set<std::string> changed_;

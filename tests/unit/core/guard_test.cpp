@@ -354,6 +354,22 @@ TEST_CASE("a start that would fit only in a kept place waits for its end, and is
     CHECK(broken_invariant(guard.ledger()) == "");
 }
 
+TEST_CASE("a kept place that is booked for its guest is booked when it ends, and not free") {
+    Policy policy = bare_policy();
+    policy.claim.return_hold = 10s;
+    Guard guard(equal_nodes(2, 4, 16 * gib), policy);
+    guard.reserve("r", {.pieces = {{memory, {0, 1}, false, 8 * gib}}, .guest = "guest-1"});
+    guard.running(guest(1, 8 * gib), at(1s));
+    guard.running(guest(2, 24 * gib), at(1s));
+    guard.released(id(1), at(2s));
+    CHECK(guard.report().host.booked.at(memory) == 0);
+    CHECK_FALSE(guard.check(guest(3, gib)).decision.admitted());
+    CHECK(guard.admit(guest(3, gib), at(3s), IfKept::wait).has_value()); // nothing to wait for
+    guard.expire(at(12s));
+    CHECK(guard.report().host.booked.at(memory) == 8 * gib);
+    CHECK_FALSE(guard.check(guest(3, gib)).decision.admitted());
+}
+
 TEST_CASE("a claim that is released, and a guest that a look finds gone, leave no place kept") {
     Guard guard = with_a_kept_place();
     guard.expire(at(21s));

@@ -47,6 +47,7 @@ Policy property_policy(int number) {
 /// One of some shapes of guests, by a number.
 Domain property_guest(int number, int shape) {
     Domain domain = guest(number, (1 + shape % 5) * gib);
+    domain.name = fmt::format("guest-{}", number / 2); // two of each name
     if (shape % 3 == 0)
         domain.memory[0].bound_to = IdSet{shape % 4};
     if (shape % 5 == 0)
@@ -57,6 +58,13 @@ Domain property_guest(int number, int shape) {
         domain.vcpus.push_back(floating(1 + shape % 3));
     domain.locked = shape % 11 == 0;
     return domain;
+}
+
+/// Half the time its name, else its UUID or nobody.
+std::optional<std::string> booked_for(const Domain& domain, int shape) {
+    if (shape % 2 == 0)
+        return domain.name;
+    return shape % 4 == 1 ? std::optional(identity_of(domain)) : std::nullopt;
 }
 
 struct Event {
@@ -87,7 +95,7 @@ void happen(Guard& guard, const Event& event, Instant now) {
     case 6:
         guard.reserve(fmt::format("for-{}", event.shape % 3),
                       {.pieces = make_demand(domain, guard.host(), guard.policy()).pieces,
-                       .guest = event.shape % 2 == 0 ? std::optional(domain.name) : std::nullopt});
+                       .guest = booked_for(domain, event.shape)});
         break;
     case 7:
         guard.set_page_use({{0, page_2m, event.shape * page_2m}, {1, page_2m, 5 * page_2m}});
@@ -108,6 +116,46 @@ rc::Gen<std::vector<Event>> events(int kinds) {
         rc::gen::build<Event>(rc::gen::set(&Event::kind, rc::gen::inRange(0, kinds)),
                               rc::gen::set(&Event::guest, rc::gen::inRange(0, 6)),
                               rc::gen::set(&Event::shape, rc::gen::inRange(0, 60))));
+}
+
+/// Whether all that can be drawn from what is booked is drawn, by a flow made for it alone.
+bool as_much_as_can_be_is_drawn(const Ledger& ledger) {
+    for (const auto& [resource, pool] : make_host(property_topology(true), {}).pools) {
+        std::vector<std::pair<const Reservation*, const Piece*>> booked;
+        std::map<int, Int128> room;
+        Int128 left = 0;
+        for (const auto& [name, reservation] : ledger.reservations())
+            for (const Piece& piece : reservation.pieces)
+                if (piece.resource == resource) {
+                    room[static_cast<int>(booked.size())] = piece.amount;
+                    left += piece.amount;
+                    booked.emplace_back(&reservation, &piece);
+                }
+        std::vector<IdSet> sets;
+        std::vector<Int128> amounts;
+        for (const auto& [identity, guest] : ledger.guests())
+            for (const Piece& piece : guest.demand.pieces) {
+                if (piece.resource != resource)
+                    continue;
+                IdSet& set = sets.emplace_back();
+                amounts.push_back(piece.amount);
+                for (int i = 0; const auto& [reservation, there] : booked) {
+                    const auto& by = reservation->guest;
+                    if ((by == guest.domain.name || by == identity) &&
+                        there->places.intersects(piece.places))
+                        set.insert(i);
+                    ++i;
+                }
+            }
+        model::Placement drawn(room, sets);
+        for (std::size_t i = 0; i < sets.size(); ++i)
+            left -= amounts[i] - drawn.missing(drawn.add(sets[i], amounts[i]));
+        for (const auto& [piece_class, share] : ledger.holdings().of(resource))
+            left -= share.booked;
+        if (left != 0)
+            return false;
+    }
+    return true;
 }
 
 /// Whether all that is held can lie somewhere, by a placement made for it alone.
@@ -145,6 +193,7 @@ TEST_CASE("whatever happens in whatever order, what is held is the sum of who ho
         for (const Event& event : *events(10)) {
             happen(guard, event, at(std::chrono::seconds(++second)));
             RC_ASSERT(broken_invariant(guard.ledger()) == "");
+            RC_ASSERT(as_much_as_can_be_is_drawn(guard.ledger()));
             RC_ASSERT(guard.ledger().holdings().is_over() || guard.report().over_capacity.empty());
         }
     }));
@@ -288,6 +337,63 @@ TEST_CASE("as much as can be is drawn from what was booked, whatever the order o
     guard.running(domain, at(2s));
     CHECK(guard.report().host.booked.at(memory) == 0);
     CHECK(broken_invariant(guard.ledger()) == "");
+}
+
+TEST_CASE("guests for whom the same is booked draw as much as they can together") {
+    Guard guard = plain_guard();
+    guard.reserve("r", {.pieces = {{memory, {0}, false, 4 * gib}, {memory, {1}, false, 4 * gib}},
+                        .guest = "twin"});
+    Domain floating = guest(1, 4 * gib);
+    Domain bound = guest(2, 4 * gib);
+    floating.name = bound.name = "twin";
+    bound.memory[0].bound_to = IdSet{0};
+    guard.running(floating, at(1s)); // alone it could as well draw what is on node 0
+    guard.running(bound, at(1s));
+    CHECK(guard.report().host.booked.at(memory) == 0);
+    guard.released(id(1), at(2s));
+    CHECK(guard.report().nodes.at(1).figures.booked.at(memory) == 4 * gib);
+}
+
+TEST_CASE("what a guest holds it draws once, whoever booked it") {
+    Guard guard = plain_guard();
+    const auto book = [&](const char* name, const std::string& for_guest) {
+        guard.reserve(name, {.pieces = {{memory, {0, 1}, false, 4 * gib}}, .guest = for_guest});
+    };
+    const auto booked = [&] { return guard.report().host.booked.at(memory) / gib; };
+    book("a", "guest-1");
+    book("b", id(1));
+    guard.running(guest(1, 5 * gib), at(1s));
+    CHECK(booked() == 3);
+    CHECK(guard.check(guest(2, 24 * gib)).decision.admitted());
+    CHECK_FALSE(guard.check(guest(2, 25 * gib)).decision.admitted());
+    CHECK(guard.check(guest(1, 32 * gib)).decision.admitted()); // all 8 are its own
+    book("a", "guest-9");
+    CHECK(booked() == 4); // it draws on b alone now
+    guard.apply(plain_policy());
+    CHECK(booked() == 4);
+    CHECK(broken_invariant(guard.ledger()) == "");
+}
+
+TEST_CASE("a guest that runs under another name draws on what is booked for that name") {
+    Guard guard = plain_guard();
+    guard.reserve("r", {.pieces = {{memory, {0}, false, 4 * gib}}, .guest = "guest-1"});
+    Domain renamed = guest(1, 4 * gib);
+    guard.running(renamed, at(1s));
+    CHECK(guard.report().host.booked.at(memory) == 0);
+    renamed.name = "other";
+    guard.running(renamed, at(2s));
+    CHECK(guard.report().host.booked.at(memory) == 4 * gib);
+}
+
+TEST_CASE("of what is booked, that which may lie in fewer places is drawn first") {
+    Guard guard = plain_guard();
+    guard.reserve("r", {.pieces = {{memory, {0, 1}, false, 4 * gib}, {memory, {1}, false, 4 * gib}},
+                        .guest = "guest-1"});
+    Domain domain = guest(1, 4 * gib);
+    domain.memory[0].bound_to = IdSet{1};
+    guard.running(domain, at(1s));
+    CHECK(guard.ledger().holdings().of(memory) ==
+          Classes{{{{0, 1}, false}, {.booked = 4 * gib}}, {{{1}, false}, {.allocated = 4 * gib}}});
 }
 
 TEST_CASE("each piece is covered by what was there, if there is any way to cover all") {
