@@ -218,6 +218,17 @@ std::string printable(std::string_view foreign) {
     return result;
 }
 
+std::string_view cut_text(std::string_view text, std::size_t max) noexcept {
+    if (text.size() <= max)
+        return text;
+    const auto continues = [](char byte) {
+        return (static_cast<unsigned char>(byte) & 0xc0) == 0x80;
+    };
+    while (max > 0 && continues(text[max]))
+        --max;
+    return text.substr(0, max);
+}
+
 std::string one_line(std::string_view text) {
     std::string result;
     for (const char c : text) {

@@ -62,6 +62,9 @@ enum class Rounding { down, up };
 /// The same, without the quotation marks: for names in messages.
 [[nodiscard]] std::string printable(std::string_view foreign);
 
+/// The longest beginning of at most max bytes that does not end inside a UTF-8 character.
+[[nodiscard]] std::string_view cut_text(std::string_view text, std::size_t max) noexcept;
+
 /// All of it on one line: control characters as \xNN, bytes above ASCII kept, nothing cut.
 [[nodiscard]] std::string one_line(std::string_view text);
 

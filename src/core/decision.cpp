@@ -49,11 +49,9 @@ std::string refusal_line(std::string_view domain_name, const Decision& decision)
         line += fmt::format("{}{}", first ? "" : "; ", one_line(reason.text));
         first = false;
     }
-    if (line.size() > max_length) {
-        line.resize(max_length - 3);
-        line += "...";
-    }
-    return line;
+    if (line.size() <= max_length)
+        return line;
+    return std::string(cut_text(line, max_length - 3)) + "...";
 }
 
 } // namespace virtguard::core

@@ -1,27 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "wire/server.hpp"
 
-#include <algorithm>
-
 #include <sys/socket.h>
 
+#include "base/text.hpp"
+
 namespace virtguard::wire {
-
-namespace {
-
-/// The longest beginning of at most max bytes that does not end inside a UTF-8 character.
-std::string_view cut_line(std::string_view line, std::size_t max) noexcept {
-    if (line.size() <= max)
-        return line;
-    const auto continues = [](char byte) {
-        return (static_cast<unsigned char>(byte) & 0xc0) == 0x80;
-    };
-    while (max > 0 && continues(line[max]))
-        --max;
-    return line.substr(0, max);
-}
-
-} // namespace
 
 std::expected<std::optional<Request>, Fault> RequestReader::feed(std::string_view bytes) {
     if (!header_) {
@@ -45,7 +29,7 @@ std::expected<std::optional<Request>, Fault> RequestReader::feed(std::string_vie
 
 std::string encode_reply(Operation operation, Verdict verdict, std::string_view body) {
     if (verdict != Verdict::done)
-        body = cut_line(body, max_line);
+        body = cut_text(body, max_line);
     if (body.size() > max_reply_body(operation))
         return encode_reply(operation, Verdict::error, "the document is too long");
     const auto head = encode_reply_header({verdict, static_cast<std::uint32_t>(body.size())});

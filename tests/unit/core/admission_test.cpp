@@ -663,6 +663,19 @@ TEST_CASE("what the operator reads is one line of at most 2,000 bytes") {
     CHECK(line.ends_with("..."));
 }
 
+TEST_CASE("a refusal that is too long is not cut inside a character") {
+    const auto shift = GENERATE(0, 1, 2, 3);
+    Decision decision;
+    std::string text(static_cast<std::size_t>(shift), 'x');
+    for (int i = 0; i < 600; ++i)
+        text += "\xf0\x9f\x90\x9f"; // four bytes
+    decision.reasons = {{.text = text}};
+    const std::string line = refusal_line("a", decision);
+    CHECK(line.size() > 1996);
+    CHECK(line.size() <= 2000);
+    CHECK(line.ends_with("\xf0\x9f\x90\x9f..."));
+}
+
 // Figures ---------------------------------------------------------------------------------------
 
 TEST_CASE("what may lie on a node without room is counted where it must lie") {
