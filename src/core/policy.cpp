@@ -49,16 +49,25 @@ class Findings {
     explicit Findings(const Policy& policy) : policy_(policy) {}
 
     void add(std::string_view key, std::string_view text) {
+        if (lines_.size() == max_told_errors) {
+            ++untold_;
+            return;
+        }
         const auto origin = policy_.origins.find(std::string(key));
         lines_.push_back(origin == policy_.origins.end()
                              ? fmt::format("{}: {}", key, text)
                              : fmt::format("{}: {}: {}", origin->second, key, text));
     }
-    [[nodiscard]] std::vector<std::string> take() && { return std::move(lines_); }
+    [[nodiscard]] std::vector<std::string> take() && {
+        if (untold_ > 0)
+            lines_.push_back(fmt::format("and {} more", untold_));
+        return std::move(lines_);
+    }
 
   private:
     const Policy& policy_;
     std::vector<std::string> lines_;
+    std::size_t untold_ = 0;
 };
 
 void check_cpus(const Policy& policy, const Topology& topology, Findings& findings) {

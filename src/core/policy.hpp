@@ -4,6 +4,7 @@
 // here are the defaults.
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -122,8 +123,13 @@ struct Policy {
     friend bool operator==(const Policy&, const Policy&) = default;
 };
 
+/// Of what is wrong with a policy so much is told, and the rest counted ("and 7 more"): what reads
+/// it is a person. A file may be wrong in each of its sixty thousand lines.
+inline constexpr std::size_t max_told_errors = 50;
+
 /// What of the policy is impossible on this host, a line each ("reserve.memory: ..."), each led by
-/// the origin of its key where one is known. Empty when the policy can be applied.
+/// the origin of its key where one is known; at most max_told_errors of them, and a line with the
+/// number of the others. Empty when the policy can be applied.
 [[nodiscard]] std::vector<std::string> conflicts(const Policy& policy, const Topology& topology);
 
 } // namespace virtguard::core

@@ -19,9 +19,6 @@ namespace virtguard::policy {
 
 namespace {
 
-/// More problems than this are counted only: what reads them is a person, or D-Bus.
-constexpr std::size_t max_problems = 100;
-
 /// toml++ makes a table of each part of a dotted key and frees them by recursion, as deep as the
 /// keys are long: a line of a hundred thousand dots would end the process. With this many in a line
 /// (our longest key has three) and its own limit of 256 nested values, that takes below 1 MiB of
@@ -252,9 +249,9 @@ void Loader::complain(const toml::source_region& where, std::string_view path,
 
 void Loader::keep_first_problems() {
     std::ranges::stable_sort(problems_, {}, &Problem::position);
-    if (problems_.size() > max_problems) {
-        problems_dropped_ += problems_.size() - max_problems;
-        problems_.resize(max_problems);
+    if (problems_.size() > core::max_told_errors) {
+        problems_dropped_ += problems_.size() - core::max_told_errors;
+        problems_.resize(core::max_told_errors);
     }
 }
 

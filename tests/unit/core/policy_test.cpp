@@ -167,6 +167,17 @@ TEST_CASE("all that is impossible is said at once, with where its key was set") 
                 "no node 7"});
 }
 
+TEST_CASE("of sixty thousand things that are impossible the first fifty are told") {
+    Policy policy;
+    for (int node = 100; node < 10'100; ++node)
+        for (int order = 0; order < 6; ++order)
+            policy.reserve.nodes[node].hugepages[page << order] = page;
+    const Lines lines = conflicts(policy, two_nodes());
+    REQUIRE(lines.size() == 51);
+    CHECK(lines.front() == "reserve.node.100.hugepages.2Mi: the host has no node 100");
+    CHECK(lines.back() == "and 59950 more");
+}
+
 TEST_CASE("sums of reserves do not overflow") {
     Policy policy;
     const std::int64_t huge = std::numeric_limits<std::int64_t>::max();
