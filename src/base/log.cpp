@@ -1,19 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/log.hpp"
 
+#include <atomic>
+#include <cstdint>
 #include <string>
 #include <utility>
 
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/text.hpp"
+#include "base/unique.hpp"
 
 namespace virtguard {
 
+namespace {
+
+std::string format_line(Level level, std::string_view line) {
+    return fmt::format("<{}>{}\n", std::to_underlying(level), one_line(line));
+}
+
+/// stderr is shared with other processes, who would not expect it to be non-blocking: a pipe or
+/// terminal is opened anew. What cannot be (a terminal that is gone) is used as it is.
+ssize_t write_to_pipe(std::string_view text) {
+    const UniqueFd fd(::open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
+    return ::write(fd ? fd.get() : STDERR_FILENO, text.data(), text.size());
+}
+
+/// One write, so that lines of two threads do not mix. As write(2), and never waits for a reader.
+ssize_t write_now(std::string_view text) {
+    struct stat status {};
+    if (::fstat(STDERR_FILENO, &status) < 0)
+        return -1;
+    if (S_ISSOCK(status.st_mode))
+        return ::send(STDERR_FILENO, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (S_ISFIFO(status.st_mode) || S_ISCHR(status.st_mode))
+        return write_to_pipe(text);
+    return ::write(STDERR_FILENO, text.data(), text.size());
+}
+
+} // namespace
+
 void log_line(Level level, std::string_view line) {
-    const std::string text = fmt::format("<{}>{}\n", std::to_underlying(level), one_line(line));
-    // One write, so that lines of two threads do not mix. Nobody is left to tell when it fails.
-    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
+    static std::atomic<std::uint64_t> lost = 0; ///< lines since the last one that got through
+    static std::atomic<bool> cut = false;       ///< of the last of them a part did
+    const std::uint64_t before = lost.exchange(0);
+    const bool was_cut = cut.exchange(false);
+    std::string text = was_cut ? "\n" : "";
+    if (before > 0)
+        text += format_line(
+            Level::warning,
+            fmt::format("log: lines that could not be written before this one: {}", before));
+    text += format_line(level, line);
+    const ssize_t written = write_now(text);
+    if (written == static_cast<ssize_t>(text.size()))
+        return;
+    lost += before + 1;
+    if (was_cut || written > 0)
+        cut = true;
 }
 
 } // namespace virtguard

@@ -13,7 +13,8 @@ namespace virtguard {
 /// changed; info: start and stop; debug: the rest.
 enum class Level { error = 3, warning = 4, notice = 5, info = 6, debug = 7 };
 
-/// One line; control characters in it are shown as \xNN.
+/// One line; control characters in it are shown as \xNN. Never waits: where whoever reads stderr is
+/// behind, the line is lost, and the next one that gets through says how many were.
 void log_line(Level level, std::string_view line);
 
 template <class... Args>

@@ -226,6 +226,7 @@ Result<> Daemon::start(const Options& options) {
 }
 
 Result<int> Daemon::run(const Options& options) {
+    std::signal(SIGPIPE, SIG_IGN); // of a log whose reader has gone
     domxml::initialise();
     raise_descriptor_limit();
     auto loop = loop::Loop::create();
