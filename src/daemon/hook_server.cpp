@@ -23,6 +23,11 @@ namespace {
 /// A hook sends all it has at once and is gone after hook.timeout; longer than this nobody waits.
 constexpr std::chrono::seconds max_age{60};
 
+/// While others wait to be accepted, who has not sent all its request by this age, or not taken its
+/// reply in this time, makes room. A hook on a loaded host needs a part of it: it connects when it
+/// has read all there is to send, and who waits behind it has little more patience (hook.timeout).
+constexpr std::chrono::seconds patience_when_full{1};
+
 constexpr int backlog = 4096;
 constexpr std::size_t read_size = 65536;
 
@@ -38,6 +43,7 @@ struct HookServer::Connection {
     std::uint64_t id = 0;
     UniqueFd socket;
     Instant deadline;
+    Instant since; ///< when it was accepted; while writing, when its reply was there
     wire::RequestReader reader;
     State state = State::reading;
     std::string unsent; ///< what is left of the reply
@@ -102,6 +108,7 @@ void HookServer::accept_all() {
     paused_ = accepting_->set_events(0).has_value();
     if (!paused_)
         log(Level::warning, "hook socket: cannot pause accepting, ignoring");
+    arm_timer();
 }
 
 void HookServer::add(UniqueFd socket) {
@@ -112,7 +119,8 @@ void HookServer::add(UniqueFd socket) {
     Connection& connection = connections_.emplace_back();
     connection.id = next_id_++;
     connection.socket = std::move(socket);
-    connection.deadline = loop::now() + max_age;
+    connection.since = loop::now();
+    connection.deadline = connection.since + max_age;
     auto io = loop_.on_io(
         "hook connection", connection.socket.get(), EPOLLIN,
         [this, &connection](std::uint32_t) { serve(connection); }, loop::Priority::important);
@@ -168,6 +176,7 @@ void HookServer::reply(std::uint64_t id, std::string bytes) {
         return;
     connection->unsent = std::move(bytes);
     connection->state = Connection::State::writing;
+    connection->since = loop::now();
     write_reply(*connection);
 }
 
@@ -178,7 +187,7 @@ void HookServer::write_reply(Connection& connection) {
         if (count < 0 && errno == EINTR)
             continue;
         if (count < 0 && errno == EAGAIN && connection.io->set_events(EPOLLOUT))
-            return;
+            return arm_timer();
         if (count < 0)
             break; // the asker is gone; what it asked for is answered all the same
         connection.unsent.erase(0, static_cast<std::size_t>(count));
@@ -194,15 +203,38 @@ void HookServer::drop(Connection& connection) {
         timer_->disarm();
 }
 
+/// While there is no room for more: of those that we wait for, the one we have waited for longest;
+/// else end().
+std::list<HookServer::Connection>::iterator HookServer::in_the_way() {
+    if (!paused_)
+        return connections_.end();
+    const auto since = [](const Connection& connection) {
+        return connection.state == Connection::State::waiting ? Instant::max() : connection.since;
+    };
+    const auto found = std::ranges::min_element(connections_, {}, since);
+    const bool waits_for_us = found == connections_.end() || since(*found) == Instant::max();
+    return waits_for_us ? connections_.end() : found;
+}
+
 void HookServer::drop_late() {
-    while (!connections_.empty() && connections_.front().deadline <= loop::now())
+    const Instant now = loop::now();
+    while (!connections_.empty() && connections_.front().deadline <= now)
         drop(connections_.front());
+    // One is enough: where another is accepted in its place and there is none left, this runs
+    // again.
+    if (const auto slow = in_the_way();
+        slow != connections_.end() && slow->since + patience_when_full <= now)
+        drop(*slow);
     arm_timer();
 }
 
 void HookServer::arm_timer() {
-    if (!connections_.empty())
-        timer_->arm(connections_.front().deadline);
+    if (connections_.empty())
+        return;
+    const auto slow = in_the_way();
+    const Instant last = connections_.front().deadline;
+    timer_->arm(slow == connections_.end() ? last
+                                           : std::min(last, slow->since + patience_when_full));
 }
 
 } // namespace virtguard::daemon

@@ -52,6 +52,7 @@ class HookServer {
     void reply(std::uint64_t id, std::string bytes);
     void write_reply(Connection& connection);
     void drop(Connection& connection);
+    [[nodiscard]] std::list<Connection>::iterator in_the_way();
     void drop_late();
     void arm_timer();
 

@@ -217,6 +217,36 @@ TEST_CASE("more connections at once than are served are answered all the same") 
     REQUIRE(::setrlimit(RLIMIT_NOFILE, &limit) == 0);
 }
 
+TEST_CASE("silent connections up to the limit keep others out for a second, not for a minute") {
+    rlimit limit{};
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    rlimit raised = limit;
+    raised.rlim_cur = std::min<rlim_t>(limit.rlim_max, 3 * HookServer::max_connections);
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &raised) == 0);
+    {
+        const Bench bench([](const wire::Request& asked, HookServer::Reply reply) {
+            reply(asked.body == "much" ? std::string(1 << 20, 'x') : reply_to(asked.body));
+        });
+        std::vector<UniqueFd> silent;
+        silent.push_back(bench.connect());
+        send(silent.back(), request("half").substr(0, 30));
+        silent.push_back(bench.connect());
+        send(silent.back(), request("much")); // more than fits into the socket
+        char byte = 0;
+        REQUIRE(::recv(silent.back().get(), &byte, 1, 0) == 1); // and not read on
+        while (silent.size() < HookServer::max_connections)
+            silent.push_back(bench.connect());
+        CHECK(bench.ask("first") == reply_to("first"));
+        silent.push_back(bench.connect()); // in place of silent[0]
+        CHECK(bench.ask("second") == reply_to("second"));
+        CHECK(receive(silent[0]).empty());
+        CHECK(receive(silent[1]).size() < (1 << 20) - 1);
+        CHECK(::recv(silent.back().get(), &byte, 1, MSG_DONTWAIT) < 0); // nobody came for its place
+        CHECK(errno == EAGAIN);
+    }
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &limit) == 0);
+}
+
 TEST_CASE("silent connections up to the limit hold up others only until one of them ends") {
     rlimit limit{};
     REQUIRE(::getrlimit(RLIMIT_NOFILE, &limit) == 0);
