@@ -16,10 +16,11 @@
 #include "base/checked.hpp"
 #include "base/text.hpp"
 #include "base/unique.hpp"
+#include "host/apart.hpp"
 #include "host/file.hpp"
 #include "host/kernel.hpp"
-#include "host/rehearsal.hpp"
 #include "host/synthetic.hpp"
+#include "host/topology_text.hpp"
 
 namespace virtguard::host {
 
@@ -28,9 +29,9 @@ namespace {
 using std::filesystem::path;
 using Handle = CPtr<hwloc_topology, hwloc_topology_destroy>;
 
-/// The largest found in the wild (400 CPUs with every device) has 1 MB; hwloc's buffer sizes are
-/// ints.
-constexpr std::size_t longest_xml = std::size_t{64} << 20;
+/// The largest found in the wild (400 CPUs with every device) has 1 MB; 64 nodes and 16,384 PUs
+/// take 17 MB.
+constexpr std::size_t longest_xml = std::size_t{32} << 20;
 
 /// What is read from a topology are PUs, cores and nodes: distances and the like are not even
 /// looked for. (Types of objects are not filtered: with groups gone, nodes get their neighbours'
@@ -66,8 +67,9 @@ IdSet members(hwloc_const_bitmap_t bitmap, const IdSet& candidates) {
     IdSet result;
     if (bitmap == nullptr)
         return result;
-    for (int id = candidates.first(); id >= 0; id = candidates.next(id))
-        if (hwloc_bitmap_isset(bitmap, static_cast<unsigned>(id)) != 0)
+    for (int id = hwloc_bitmap_first(bitmap); id >= 0 && id < IdSet::limit;
+         id = hwloc_bitmap_next(bitmap, id))
+        if (candidates.contains(id))
             result.insert(id);
     return result;
 }
@@ -214,9 +216,10 @@ Result<core::Topology> load(const SetSource& set_source) {
 
 /// The same for what others wrote.
 Result<core::Topology> load_foreign(const SetSource& set_source) {
-    if (auto rehearsed = rehearse([&] { (void)load(set_source); }); !rehearsed)
-        return std::unexpected(std::move(rehearsed.error()));
-    return load(set_source);
+    const auto text = run_apart([&] { return topology_to_text(load(set_source)); });
+    if (!text)
+        return std::unexpected(text.error());
+    return topology_from_text(*text);
 }
 
 /// The version that an XML file of hwloc gives itself: "3.0" of <topology version="3.0">. Only for

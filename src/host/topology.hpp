@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Topologies: this machine's, or that of a file or a description for simulate. Files and
-// descriptions are tried in a child process first (see rehearsal.hpp): not for threaded processes.
+// descriptions are loaded in a child process (see apart.hpp), which has 10 s of CPU time: not for
+// threaded processes.
 
 #include <filesystem>
 #include <string_view>
@@ -16,11 +17,11 @@ namespace virtguard::host {
 [[nodiscard]] Result<core::Topology> live_topology(const std::filesystem::path& root);
 
 /// An hwloc XML file, of hwloc 1 or 2, in the view that hwloc and its tools show by default: what
-/// it marks as disallowed is left out, its PUs among the offline ones. At most 64 MiB.
+/// it marks as disallowed is left out, its PUs among the offline ones. At most 32 MiB.
 [[nodiscard]] Result<core::Topology> topology_from_xml(const std::filesystem::path& file);
 
-/// hwloc's synthetic description, such as "numa:2(memory=64GiB) core:8 pu:2". There are no
-/// hugepages in it: core::set_pages() adds them.
+/// hwloc's synthetic description, such as "numa:2(memory=64GiB) core:8 pu:2", of at most 4,096 PUs.
+/// There are no hugepages in it: core::set_pages() adds them.
 [[nodiscard]] Result<core::Topology> topology_from_synthetic(std::string_view description);
 
 /// What simulate's --topology names: an existing file is XML, anything else a description.
