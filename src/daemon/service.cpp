@@ -11,6 +11,7 @@
 #include "daemon/restore.hpp"
 #include "domxml/parse.hpp"
 #include "host/hugepages.hpp"
+#include "loop/service.hpp"
 #include "wire/hook_conf.hpp"
 #include "json/document.hpp"
 
@@ -62,19 +63,36 @@ Result<std::unique_ptr<Service>> Service::create(ServiceOptions options, core::T
                                                  loop::Loop& loop) {
     std::unique_ptr<Service> service(
         new Service(std::move(options), std::move(topology), std::move(policy), files));
-    auto timer = loop.timer("kept places", [raw = service.get()] { raw->end_returns(); });
+    if (auto watching = service->watch(loop); !watching)
+        return std::unexpected(watching.error());
+    return service;
+}
+
+Result<> Service::watch(loop::Loop& loop) {
+    auto timer = loop.timer("kept places", [this] { end_returns(); });
+    auto libvirt = LibvirtWatch::create(loop, [this] { loop::notify_status(status_line()); });
     if (!timer)
         return std::unexpected(timer.error());
-    service->timer_ = std::make_unique<loop::Timer>(*std::move(timer));
-    if (!service->options_.live_topology)
-        return service;
-    auto residency = ResidencyWatch::create(
-        loop, files, service->guard_, service->options_.root,
-        [raw = service.get()](const ResidencyRound& round) { raw->note_residency(round); });
+    if (!libvirt)
+        return std::unexpected(libvirt.error());
+    timer_ = std::make_unique<loop::Timer>(*std::move(timer));
+    libvirt_ = *std::move(libvirt);
+    return options_.live_topology ? watch_machine(loop) : Result<>{};
+}
+
+Result<> Service::watch_machine(loop::Loop& loop) {
+    auto residency =
+        ResidencyWatch::create(loop, files_, guard_, options_.root,
+                               [this](const ResidencyRound& round) { note_residency(round); });
+    auto topology = TopologyWatch::create(
+        loop, files_, options_.root, [this](core::Topology found) { apply(std::move(found)); });
     if (!residency)
         return std::unexpected(residency.error());
-    service->residency_ = *std::move(residency);
-    return service;
+    if (!topology)
+        return std::unexpected(topology.error());
+    residency_ = *std::move(residency);
+    topology_ = *std::move(topology);
+    return {};
 }
 
 Service::Service(ServiceOptions options, core::Topology topology, StartPolicy policy,
@@ -234,26 +252,22 @@ std::string Service::check(const wire::Request& request) {
 }
 
 void Service::handle(virt::Message message) {
-    if (auto* seen = std::get_if<virt::Look>(&message))
-        return look(std::move(*seen));
-    if (const auto* seen = std::get_if<virt::DomainLook>(&message)) {
-        const std::string identity = seen->uuid.text();
-        if (seen->active && !seen->active->domain)
-            return note_unreadable(*seen->active);
-        unreadable_.erase(identity);
-        guard_.reconcile(identity,
-                         seen->active ? std::optional(*seen->active->domain) : std::nullopt,
-                         seen->began);
-        store_.save(guard_);
-        if (residency_)
-            residency_->look_at(identity);
+    libvirt_->note(message);
+    if (auto* all = std::get_if<virt::Look>(&message))
+        look(std::move(*all));
+    else if (const auto* one = std::get_if<virt::DomainLook>(&message))
+        look(*one);
+}
+
+void Service::look(const virt::DomainLook& seen) {
+    if (seen.active && !seen.active->domain)
         return;
-    }
-    if (const auto* lost = std::get_if<virt::Lost>(&message)) {
-        libvirt_problem_ = lost->why; // which the libvirt thread has logged
-        return;
-    }
-    libvirt_problem_.clear();
+    const std::string identity = seen.uuid.text();
+    guard_.reconcile(identity, seen.active ? std::optional(*seen.active->domain) : std::nullopt,
+                     seen.began);
+    store_.save(guard_);
+    if (residency_)
+        residency_->look_at(identity);
 }
 
 void Service::look(virt::Look seen) {
@@ -261,28 +275,28 @@ void Service::look(virt::Look seen) {
     if (loop::now() - seen.began > core::Guard::max_look_age)
         return;
     core::Look look{.began = seen.began, .complete = seen.complete};
-    if (seen.complete)
-        std::erase_if(unreadable_, [&](const std::string& identity) {
-            return std::ranges::none_of(seen.active, [&](const virt::ActiveDomain& domain) {
-                return domain.uuid.text() == identity;
-            });
-        });
     for (virt::ActiveDomain& domain : seen.active) {
-        if (domain.domain) {
-            unreadable_.erase(domain.uuid.text());
+        if (domain.domain)
             look.active.push_back(*std::move(domain.domain));
-        } else {
+        else
             look.unreadable.push_back(domain.uuid.text());
-            note_unreadable(domain);
-        }
     }
     guard_.reconcile(look);
     store_.save(guard_);
-    looked_ = true;
     refresh_hugepages();
     note_over_capacity();
+    if (topology_)
+        topology_->look();
     if (residency_)
         residency_->look_at_all();
+}
+
+void Service::apply(core::Topology topology) {
+    log(Level::notice, "topology: {} CPUs for guests now, on {} nodes", topology.allowed.count(),
+        topology.nodes.size());
+    guard_.apply(std::move(topology));
+    refresh_hugepages();
+    note_over_capacity();
 }
 
 void Service::note_residency(const ResidencyRound& round) {
@@ -290,12 +304,6 @@ void Service::note_residency(const ResidencyRound& round) {
     refresh_hugepages(); // what is foreign of them is what guests do not occupy
     if (round.memory_in_use)
         note_over_capacity();
-}
-
-void Service::note_unreadable(const virt::ActiveDomain& domain) {
-    if (unreadable_.insert(domain.uuid.text()).second)
-        log(Level::warning, "{} runs and is not counted: {}", printable(domain.name),
-            domain.domain.error().what);
 }
 
 /// Other hooks grow and shrink pools, so they are read again whenever they matter.
@@ -392,15 +400,15 @@ core::Status Service::status() const {
                         .foreign_memory = guard_.foreign_memory()};
     for (const std::string& error : policy_errors_)
         status.problems.push_back("policy: " + error);
-    if (!libvirt_problem_.empty())
-        status.problems.push_back("libvirt: " + libvirt_problem_);
+    for (std::string& problem : libvirt_->problems(loop::now()))
+        status.problems.push_back(std::move(problem));
     if (!pages_problem_.empty())
         status.problems.push_back("hugepages: " + pages_problem_);
     if (!store_.problem().empty())
         status.problems.push_back("guests: " + store_.problem());
-    for (const std::string& identity : unreadable_)
-        status.problems.push_back("libvirt: " + identity + " runs and is not counted");
-    status.state = !status.problems.empty() ? "degraded" : looked_ ? "ready" : "starting";
+    status.state = !status.problems.empty() ? "degraded"
+                   : libvirt_->has_told()   ? "ready"
+                                            : "starting";
     for (const auto& [identity, guest] : guard_.ledger().guests())
         status.guests.push_back({.name = guest.domain.name,
                                  .uuid = guest.domain.uuid,
@@ -413,6 +421,8 @@ core::Status Service::status() const {
 std::string Service::status_line() const {
     if (!policy_errors_.empty())
         return "policy has errors, see the journal";
+    if (const auto problems = libvirt_->problems(loop::now()); !problems.empty())
+        return problems.front();
     return fmt::format("{} guests, mode {}", guard_.ledger().guests().size(),
                        core::mode_name(guard_.policy().mode));
 }

@@ -8,7 +8,6 @@
 #include <functional>
 #include <list>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -17,8 +16,10 @@
 #include "core/report.hpp"
 #include "daemon/files_thread.hpp"
 #include "daemon/guest_store.hpp"
+#include "daemon/libvirt_watch.hpp"
 #include "daemon/policy_store.hpp"
 #include "daemon/residency_watch.hpp"
+#include "daemon/topology_watch.hpp"
 #include "loop/loop.hpp"
 #include "loop/mailbox.hpp"
 #include "virt/message.hpp"
@@ -74,6 +75,8 @@ class Service {
 
     Service(ServiceOptions options, core::Topology topology, StartPolicy policy,
             FilesThread& files);
+    [[nodiscard]] Result<> watch(loop::Loop& loop);
+    [[nodiscard]] Result<> watch_machine(loop::Loop& loop);
     void prepare(const wire::Request& request, Reply reply);
     void decide(Parked start);
     void answer(const core::Domain& domain, const core::Answer& answer, Reply& reply);
@@ -81,11 +84,12 @@ class Service {
     void arm_timer();
     void told(const wire::Request& request);
     [[nodiscard]] std::string check(const wire::Request& request);
-    void look(virt::Look look);
+    void look(virt::Look seen);
+    void look(const virt::DomainLook& seen);
+    void apply(core::Topology topology);
     void count(const core::Domain& domain, const core::Answer& answer);
     void refresh_hugepages();
     void note_residency(const ResidencyRound& round);
-    void note_unreadable(const virt::ActiveDomain& domain);
     void note_over_capacity();
     void after_policy_change();
 
@@ -94,14 +98,13 @@ class Service {
     GuestStore store_;
     FilesThread& files_;
     std::vector<std::string>
-        policy_errors_;                ///< of the operator's files, when they are not in force
-    std::string libvirt_problem_;      ///< why libvirt cannot be talked to, else ""
-    std::string pages_problem_;        ///< why the hugepage pools could not be read, else ""
-    bool looked_ = false;              ///< libvirt has told once what runs
-    std::set<std::string> unreadable_; ///< active domains whose XML cannot be read
+        policy_errors_;         ///< of the operator's files, when they are not in force
+    std::string pages_problem_; ///< why the hugepage pools could not be read, else ""
+    std::unique_ptr<LibvirtWatch> libvirt_;
     std::vector<core::Resource> over_capacity_;
     std::list<Parked> parked_;
     std::unique_ptr<ResidencyWatch> residency_; ///< nothing without a live topology
+    std::unique_ptr<TopologyWatch> topology_;   ///< the same
     std::unique_ptr<loop::Timer> timer_;        ///< the end of a kept place, or of a wait for one
     std::uint64_t admitted_ = 0;
     std::uint64_t refused_ = 0;

@@ -33,16 +33,18 @@ Result<std::optional<IdSet>> read_list(const path& file) {
 }
 
 /// The cpuset of the cgroup that libvirt puts guests in: cgroup v2, then v1; "machine" is its name
-/// where there is no systemd. Nothing where there is none, and where it is empty: that is what the
-/// kernel shows when cgroups below hold all its CPUs as partitions of their own.
+/// where there is no systemd.
+constexpr std::array<std::string_view, 4> machine_cpusets{
+    "machine.slice/cpuset.cpus.effective",
+    "machine/cpuset.cpus.effective",
+    "cpuset/machine.slice/cpuset.effective_cpus",
+    "cpuset/machine/cpuset.effective_cpus",
+};
+
+/// Nothing where there is none, and where it is empty: that is what the kernel shows when cgroups
+/// below hold all its CPUs as partitions of their own.
 Result<std::optional<IdSet>> read_machine_cpuset(const path& root) {
-    constexpr std::array<std::string_view, 4> files{
-        "machine.slice/cpuset.cpus.effective",
-        "machine/cpuset.cpus.effective",
-        "cpuset/machine.slice/cpuset.effective_cpus",
-        "cpuset/machine/cpuset.effective_cpus",
-    };
-    for (const std::string_view file : files) {
+    for (const std::string_view file : machine_cpusets) {
         auto cpuset = read_list(root / "sys/fs/cgroup" / file);
         if (!cpuset || (*cpuset && !(*cpuset)->empty()))
             return cpuset;
@@ -113,6 +115,22 @@ Result<> apply_kernel_files(core::Topology& topology, const path& root) {
     topology.default_hugepage = *default_hugepage;
     set_pools(topology, *hugepages);
     return {};
+}
+
+std::string hotplug_marks(const path& root) {
+    std::string marks;
+    const auto add = [&](const path& file) {
+        marks += read_file(file, kernel_file_limit).value_or("") + '\n';
+    };
+    add(root / "sys/devices/system/cpu/online");
+    add(root / "sys/devices/system/node/online");
+    for (const std::string_view file : machine_cpusets)
+        add(root / "sys/fs/cgroup" / file);
+    // Without MemFree and the like, which change all the time.
+    const auto meminfo = read_file(root / "proc/meminfo", kernel_file_limit);
+    if (meminfo && meminfo->starts_with("MemTotal:"))
+        marks += meminfo->substr(0, meminfo->find('\n'));
+    return marks;
 }
 
 } // namespace virtguard::host

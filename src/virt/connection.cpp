@@ -131,8 +131,8 @@ Result<std::optional<ActiveDomain>> Connection::see(virDomainPtr domain) const {
     return ActiveDomain{uuid_of(domain), virDomainGetName(domain), options_.parse(xml.get())};
 }
 
-Result<Look> Connection::look() {
-    Look look{.began = options_.now(), .active = {}, .complete = true};
+Result<Look> Connection::look(Instant began) {
+    Look look{.began = began, .active = {}, .complete = true};
     virDomainPtr* list = nullptr;
     const int count =
         virConnectListAllDomains(connect_.get(), &list, VIR_CONNECT_LIST_DOMAINS_ACTIVE);
@@ -156,8 +156,8 @@ Result<Look> Connection::look() {
     return look;
 }
 
-Result<DomainLook> Connection::look(const Uuid& uuid) {
-    DomainLook look{.began = options_.now(), .uuid = uuid, .active = {}};
+Result<DomainLook> Connection::look(const Uuid& uuid, Instant began) {
+    DomainLook look{.began = began, .uuid = uuid, .active = {}};
     const DomainPtr domain(virDomainLookupByUUID(connect_.get(), uuid.bytes.data()));
     if (!domain && is_gone())
         return look;

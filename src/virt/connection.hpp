@@ -34,10 +34,10 @@ class Connection {
     [[nodiscard]] std::set<Uuid> take_touched();
 
     /// Looks at all; an error when libvirt does not say which domains are active.
-    [[nodiscard]] Result<Look> look();
+    [[nodiscard]] Result<Look> look(Instant began);
 
     /// Looks at one; an error when libvirt does not say whether it is active, or not how.
-    [[nodiscard]] Result<DomainLook> look(const Uuid& uuid);
+    [[nodiscard]] Result<DomainLook> look(const Uuid& uuid, Instant began);
 
   private:
     Connection(ConnectPtr connect, const Options& options, const std::atomic<bool>& stopping)

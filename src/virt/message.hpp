@@ -26,6 +26,11 @@ struct ActiveDomain {
 /// A connection was made; a Look follows.
 struct Connected {};
 
+/// libvirt is asked what runs; a Look, a DomainLook or Lost follows when it answers.
+struct Asked {
+    Instant when;
+};
+
 /// There is no connection. Sent when one ends, and when connecting begins to fail or fails in
 /// another way than before.
 struct Lost {
@@ -48,6 +53,6 @@ struct DomainLook {
     std::optional<ActiveDomain> active; ///< nothing: it is not active, or not known at all
 };
 
-using Message = std::variant<Connected, Lost, Look, DomainLook>;
+using Message = std::variant<Connected, Asked, Lost, Look, DomainLook>;
 
 } // namespace virtguard::virt

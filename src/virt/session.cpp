@@ -143,9 +143,16 @@ class Session::Worker {
             look_.arm(options_.look_retry);
     }
 
+    /// Says that libvirt is asked, and when. A receiver that is full has other worries.
+    Instant ask() {
+        const Instant now = options_.now();
+        (void)options_.post(Asked{now});
+        return now;
+    }
+
     void look_at_all() {
         (void)connection_->take_touched(); // what happened before is seen now
-        auto look = connection_->look();
+        auto look = connection_->look(ask());
         if (session_.stopping_)
             return;
         if (!look) {
@@ -162,7 +169,7 @@ class Session::Worker {
         for (const Uuid& uuid : connection_->take_touched()) {
             if (session_.stopping_)
                 return;
-            auto look = connection_->look(uuid);
+            auto look = connection_->look(uuid, ask());
             if (!look || !options_.post(std::move(*look)))
                 look_.arm(options_.look_retry);
         }

@@ -401,7 +401,8 @@ TEST_CASE("a connection that is lost is a problem until there is one again") {
     Bench bench;
     bench.look({}, after(0s));
     bench.service->handle(virt::Lost{"no libvirtd"});
-    CHECK(bench.status().problems == std::vector<std::string>{"libvirt: no libvirtd"});
+    CHECK(bench.status().problems ==
+          std::vector<std::string>{"libvirt: no libvirtd; what is known of it is 0 s old"});
     CHECK(bench.prepare(xml(1, 1)).verdict == wire::Verdict::admitted);
     bench.service->handle(virt::Connected{});
     CHECK(bench.status().problems.empty());
@@ -459,11 +460,12 @@ TEST_CASE("what a guest occupies is looked at when it starts, reconnects or is f
         GENERATE(as<std::optional<wire::Operation>>{}, started, reconnect, std::nullopt);
     core::Topology host = topology();
     host.nodes.push_back({.id = 1, .memory = 8 * gib});
-    Bench bench(bare, /*live=*/true, host);
+    Bench bench(bare, /*live=*/false, host);
     bench.folder.write("run/libvirt/qemu/web-1.pid", "7\n");
     bench.folder.write("proc/7/cmdline", std::string("qemu\0-uuid\0", 11) + uuid_of_web);
     bench.folder.write("proc/7/numa_maps", "1000 default anon=9 N1=9 kernelpagesize_kB=4\n");
     bench.folder.write("proc/meminfo", "MemTotal: 3145728 kB\nMemAvailable: 2097152 kB\n");
+    bench.start(/*live=*/true, host);
     if (message)
         (void)bench.send(*message, xml(1, 4), after(-1s));
     else

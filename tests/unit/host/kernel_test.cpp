@@ -79,6 +79,26 @@ TEST_CASE("hugepages are those of sysfs, of the nodes there are") {
     CHECK(topology.default_hugepage == 2 * mib);
 }
 
+TEST_CASE("the marks of hotplug change with CPUs, nodes and memory, and with nothing else") {
+    const Tree tree{{cpu + "online", "0-3\n"},
+                    {"sys/devices/system/node/online", "0-1\n"},
+                    {cgroup + "machine.slice/cpuset.cpus.effective", "0-3\n"},
+                    {"proc/meminfo", "MemTotal: 8000 kB\nMemFree: 1000 kB\n"}};
+    const std::string before = host::hotplug_marks(tree.root());
+    tree.write("proc/meminfo", "MemTotal: 8000 kB\nMemFree: 999 kB\n");
+    CHECK(host::hotplug_marks(tree.root()) == before);
+    const auto [file, text] = GENERATE(table<std::string, std::string>({
+        {cpu + "online", "0-2\n"},
+        {"sys/devices/system/node/online", "0\n"},
+        {cgroup + "machine.slice/cpuset.cpus.effective", "0-1\n"},
+        {"proc/meminfo", "MemTotal: 9000 kB\nMemFree: 1000 kB\n"},
+        {"proc/meminfo", ""},
+    }));
+    CAPTURE(file);
+    tree.write(file, text);
+    CHECK(host::hotplug_marks(tree.root()) != before);
+}
+
 TEST_CASE("a kernel file that cannot be understood changes nothing and is named") {
     const auto [file, text, why] = GENERATE(table<std::string, std::string, std::string>({
         {cpu + "present", "0-x\n",

@@ -63,17 +63,20 @@ class Receiver {
         return message;
     }
 
-    /// The next message, which must be a T.
+    /// The next message that is not only of libvirt being asked; it must be a T.
     template <class T>
     T next() {
         Message message = next();
+        while (std::holds_alternative<Asked>(message) && !std::is_same_v<T, Asked>)
+            message = next();
         REQUIRE(std::holds_alternative<T>(message));
         return std::get<T>(std::move(message));
     }
 
     [[nodiscard]] bool empty() {
         std::ranges::move(mail_->drain(), std::back_inserter(kept_));
-        return kept_.empty();
+        return std::ranges::all_of(
+            kept_, [](const Message& message) { return std::holds_alternative<Asked>(message); });
     }
 
   private:
@@ -333,6 +336,18 @@ TEST_CASE("a look at one domain that was not taken is followed by a look at all"
     Client client;
     client.create(other_xml);
     CHECK(receiver.next<Look>().active.size() == 2);
+}
+
+TEST_CASE("before each look it is told that libvirt is asked") {
+    Receiver receiver;
+    const auto session = Session::start(options_for(receiver, "test:///default")).value();
+    (void)receiver.next<Connected>();
+    Instant asked = receiver.next<Asked>().when;
+    CHECK(receiver.next<Look>().began == asked);
+    Client client;
+    client.create(other_xml);
+    asked = receiver.next<Asked>().when;
+    CHECK(receiver.next<DomainLook>().began == asked);
 }
 
 TEST_CASE("a hypervisor that is not there is told once and tried again until it is") {
