@@ -115,7 +115,10 @@ bool flush() {
 }
 
 void show_error(std::string_view error) {
-    fmt::print(stderr, "virtguardctl: {}\n", one_line(error));
+    // Not fmt::print(), which throws where stderr is full or closed: nobody is left to tell then,
+    // and the exit status says it all the same.
+    const std::string line = fmt::format("virtguardctl: {}\n", one_line(error));
+    std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
 int input_error(const Error& error) {

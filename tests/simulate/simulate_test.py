@@ -162,6 +162,19 @@ class Arguments(Case):
         self.assertEqual((done.returncode, done.stderr),
                          (2, "virtguardctl: standard output: No space left on device\n"))
 
+    def test_an_error_output_that_cannot_be_written_aborts_nothing(self):
+        self.write("a")
+        for redirection, output_is_lost in (("2>/dev/full", False), ("2>&-", False),
+                                            (">/dev/full 2>/dev/full", True), (">&- 2>&-", True)):
+            for expected, arguments in ((2 if output_is_lost else 0, ("simulate", "--topology", TWO_NODES, "a.xml")),
+                                        (2, ("simulate", "--topology", TWO_NODES, "absent.xml")),
+                                        (2, ("simulate", "--bogus")), (2, ("check", "absent.xml")),
+                                        (3, ("--socket", "absent.sock", "status"))):
+                with self.subTest(redirection=redirection, arguments=arguments):
+                    done = subprocess.run(["sh", "-c", f'exec "$0" "$@" {redirection}', PROGRAM, *arguments],
+                                          cwd=self.simulator.folder, stdout=subprocess.DEVNULL, check=False)
+                    self.assertEqual(done.returncode, expected)
+
 
 class BadInput(Case):
     def event(self, event, expected):
