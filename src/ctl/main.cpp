@@ -120,7 +120,10 @@ int run(std::vector<std::string> arguments) {
     try {
         app.parse(arguments);
     } catch (const CLI::ParseError& error) {
-        return app.exit(error) == 0 ? exit_ok : exit_bad_input;
+        if (error.get_exit_code() == 0) // --help and --version come this way, too
+            return app.exit(error);
+        show_error(fmt::format("{}; see virtguardctl --help", error.what()));
+        return exit_bad_input;
     }
     simulation.events.insert(simulation.events.end(), behind_mark.begin(), behind_mark.end());
     domxml::initialise();

@@ -275,12 +275,18 @@ class BadInput(Case):
         self.assertEqual((status, out), (2, ""))
         self.assertTrue(err.startswith("virtguardctl: --topology: "), err)
 
-    def test_usage(self):
-        for arguments in ((), ("--topology", TWO_NODES, "--bogus")):
+    def test_a_usage_error_says_whose_it_is(self):
+        for arguments, error in (
+                ((), "A subcommand is required"),
+                (("status", "more"), "The following argument was not expected: more"),
+                (("simulate",), "--topology is required"),
+                (("simulate", "--topology", TWO_NODES, "--bogus"),
+                 "The following argument was not expected: --bogus"),
+        ):
             with self.subTest(arguments=arguments):
-                status, out, err = self.simulator.run(*arguments)
-                self.assertEqual((status, out), (2, ""))
-                self.assertNotEqual(err, "")
+                done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, check=False)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertEqual(done.stderr, f"virtguardctl: {error}; see virtguardctl --help\n")
 
 
 class Examples(Case):
