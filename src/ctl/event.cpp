@@ -161,7 +161,7 @@ Result<std::vector<core::Piece>> pieces_of(const Reserve& reserve, const core::H
     for (const Reserve::Item& item : reserve.items) {
         auto places = places_of(item, host);
         if (!places)
-            return context(places.error(), fmt::format("reservation {}", printable(reserve.name)));
+            return std::unexpected(places.error());
         pieces.push_back({.resource = item.resource,
                           .places = *std::move(places),
                           .whole = item.resource.kind == core::Resource::Kind::hugepages,

@@ -77,7 +77,10 @@ class Simulation {
 
     [[nodiscard]] Result<> run(const std::string& argument, const Event& event) {
         done_.push_back({.event = argument});
-        return std::visit([this](const auto& each) { return apply(each); }, event);
+        auto done = std::visit([this](const auto& each) { return apply(each); }, event);
+        if (!done)
+            return context(done.error(), fmt::format("event {}", quote(argument)));
+        return done;
     }
     [[nodiscard]] const std::vector<json::Event>& done() const { return done_; }
     [[nodiscard]] bool any_refused() const { return any_refused_; }
@@ -114,8 +117,7 @@ class Simulation {
                 if (guest.domain.name == stop.guest)
                     found.push_back(identity);
         if (found.size() > 1)
-            return fail(Errc::invalid, "event {}: {} guests of that name run: expected a UUID",
-                        quote(done_.back().event), found.size());
+            return fail(Errc::invalid, "{} guests of that name run: expected a UUID", found.size());
         done_.back().found_nothing = found.empty();
         for (const std::string& identity : found)
             guard_.released(identity, Instant{});

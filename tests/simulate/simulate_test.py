@@ -179,8 +179,7 @@ class Arguments(Case):
 class BadInput(Case):
     def event(self, event, expected):
         self.write("good")
-        self.bad_input(f'event "{event}": {expected}' if not expected.startswith("reservation") else expected,
-                       "--topology", TWO_NODES, "--json", "good.xml", "--", event)
+        self.bad_input(f'event "{event}": {expected}', "--topology", TWO_NODES, "--json", "good.xml", "--", event)
 
     def test_files(self):
         self.simulator.write("text.xml", "hello")
@@ -231,19 +230,21 @@ class BadInput(Case):
                 ("reserve:r:memory@x=1Gi", '"x" is not a node: expected a number'),
                 ("reserve:r:memory@-1=1Gi", '"-1" is not a node: expected a number'),
                 ("reserve:r:gpu=1", '"gpu" is not a resource; did you mean "cpu"?'),
-                ("reserve:r:memory@7=1Gi", "reservation r: this host has no node 7"),
+                ("reserve:r:memory@7=1Gi", "this host has no node 7"),
                 ("reserve:r:cpu@99999=1", '"99999" is not a node: expected a number'),
-                ("reserve:r:hugepages-1Gi=1Gi", "reservation r: this host has no hugepages-1Gi"),
+                ("reserve:r:hugepages-1Gi=1Gi", "this host has no hugepages-1Gi"),
         ):
             with self.subTest(event=event):
                 self.event(event, expected)
 
-    def test_a_reservation_must_lie_somewhere(self):
-        self.bad_input("reservation r: node 1 has no hugepages-2Mi", "--topology", TWO_NODES, "--pages", "0:2Mi=4",
-                       "reserve:r:hugepages-2Mi@1=2Mi")
+    def test_a_reservation_that_lies_nowhere_is_told_with_its_event(self):
+        self.bad_input('event "reserve:r:hugepages-2Mi@1=2Mi": node 1 has no hugepages-2Mi', "--topology",
+                       TWO_NODES, "--pages", "0:2Mi=4", "reserve:r:hugepages-2Mi@1=2Mi")
         self.simulator.write("p.toml", '[reserve]\ncpus = "4-7"\n')
-        self.bad_input("reservation r: node 1 has no cpu that shared vCPUs may use", "--topology", TWO_NODES,
-                       "--policy", "p.toml", "reserve:r:cpu@1=1")
+        self.bad_input('event "reserve:r:cpu@1=1": node 1 has no cpu that shared vCPUs may use', "--topology",
+                       TWO_NODES, "--policy", "p.toml", "reserve:r:cpu@1=1")
+        self.bad_input('event "reserve:x:memory@9=1Gi": this host has no node 9', "--topology", TWO_NODES,
+                       "reserve:x:memory@9=1Gi")
 
     def test_stop_needs_a_name(self):
         self.event("stop:", "expected stop:NAME-or-UUID")
