@@ -30,6 +30,15 @@ std::string demand_text(const core::Quantities& demand) {
     return result.empty() ? "nothing" : result;
 }
 
+/// What a domain asks for, behind its name and between the two; "" where that is nothing, as of a
+/// domain that cannot be.
+std::string asked_text(const core::Outcome& outcome, std::string_view before,
+                       std::string_view behind = "") {
+    return outcome.demand.empty()
+               ? ""
+               : fmt::format("{}{}{}", before, demand_text(outcome.demand), behind);
+}
+
 /// A domain that cannot be has no name that could be read.
 std::string name_text(const core::Outcome& outcome) {
     return outcome.name.empty() ? "a domain" : printable(outcome.name);
@@ -132,20 +141,20 @@ std::string event_line(const json::Event& event) {
         return head + (event.found_nothing ? ": nothing of that name runs" : ": done");
     const core::Outcome& outcome = *event.outcome;
     const std::string name = name_text(outcome);
-    const std::string demand = demand_text(outcome.demand);
+    const std::string asked = asked_text(outcome, " (", ")");
     if (!event.decided)
-        return fmt::format("{}: {} runs ({})", head, name, demand);
+        return fmt::format("{}: {} runs{}", head, name, asked);
     if (!outcome.admitted)
         return fmt::format("{}: refused {}: {}", head, name, reasons_text(outcome));
     if (!outcome.reasons.empty())
-        return fmt::format("{}: admitted {} ({}), only observing: {}", head, name, demand,
+        return fmt::format("{}: admitted {}{}, only observing: {}", head, name, asked,
                            reasons_text(outcome));
-    return fmt::format("{}: admitted {} ({})", head, name, demand);
+    return fmt::format("{}: admitted {}{}", head, name, asked);
 }
 
 std::string outcome_text(const core::Outcome& outcome) {
-    std::string result = fmt::format("{} {}: {}\n", outcome.admitted ? "admit" : "refuse",
-                                     name_text(outcome), demand_text(outcome.demand));
+    std::string result = fmt::format("{} {}{}\n", outcome.admitted ? "admit" : "refuse",
+                                     name_text(outcome), asked_text(outcome, ": "));
     for (const core::Reason& reason : outcome.reasons)
         result += fmt::format("  {}{} ({})\n", one_line(reason.text),
                               reason.mode == core::Mode::enforce ? "" : ", only observed",

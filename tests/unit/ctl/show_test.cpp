@@ -68,7 +68,16 @@ TEST_CASE("check shows the verdict, each reason with its code, and notes") {
                                      "  cpu: no (insufficient-capacity)\n"
                                      "  not\\x1bours, only observed (foreign-scheduler)\n"
                                      "  note: PU 3 is offline\n");
-    CHECK(outcome_text({.name = "none", .admitted = true}) == "admit none: nothing\n");
+}
+
+TEST_CASE("an invalid domain was shown as one that asks for nothing") {
+    const core::Outcome invalid{.name = "web",
+                                .admitted = GENERATE(false, true),
+                                .reasons = {{.code = core::Code::invalid_domain, .text = "no"}}};
+    CHECK(outcome_text(invalid) ==
+          fmt::format("{} web\n  no (invalid-domain)\n", invalid.admitted ? "admit" : "refuse"));
+    CHECK(event_line({.event = "a", .outcome = invalid, .decided = true}) ==
+          (invalid.admitted ? "a: admitted web, only observing: no" : "a: refused web: no"));
 }
 
 TEST_CASE("a status is a line, its problems, and tables") {
