@@ -102,7 +102,9 @@ bool is_charged(const core::Status& status) {
     return charged != status.report.host.foreign.end() && charged->second > 0;
 }
 
-std::string guest_table(const std::vector<core::GuestReport>& guests) {
+/// By name, as operators look for them; the daemon lists them by UUID.
+std::string guest_table(std::vector<core::GuestReport> guests) {
+    std::ranges::stable_sort(guests, {}, &core::GuestReport::name);
     Table table({{"DOMAIN"}, {"STATE"}, {"SCHEDULER"}, {"HOLDS"}});
     for (const core::GuestReport& guest : guests)
         table.add({printable(guest.name), std::string(core::state_name(guest.state)),

@@ -94,8 +94,8 @@ TEST_CASE("a status is a line, its problems, and tables") {
     host.free = {{Resource::cpu(), INT64_MIN}, {Resource::memory(), -gib}};
     status.report.overcommit[Resource::cpu()] = Ratio::parse("1.5").value();
     status.report.over_capacity = {Resource::memory()};
-    status.guests = {{.name = "web", .scheduler = "s", .demand = {{Resource::cpu(), 1}}},
-                     {.name = "b", .scheduler = "s", .state = core::GuestState::returning}};
+    status.guests = {{.name = "b", .scheduler = "s", .state = core::GuestState::returning},
+                     {.name = "web", .scheduler = "s", .demand = {{Resource::cpu(), 1}}}};
     CHECK(
         status_text(status) ==
         R"(virtguardd 0.1.0: degraded, mode enforce; starts: 3 admitted, 2 refused, 1 would have been refused
@@ -107,9 +107,19 @@ host  cpu             4        4   1.5         4         4       4      4       
 host  memory      1 GiB    1 GiB     1     1 GiB     1 GiB   1 GiB  1 GiB   1 GiB               over by 1 GiB
 
 DOMAIN STATE     SCHEDULER HOLDS
-web    running   s         cpu 1
 b      returning s         nothing
+web    running   s         cpu 1
 )");
+}
+
+TEST_CASE("status lists guests by name, not by UUID as the daemon does") {
+    core::Status status;
+    for (const char* name : {"web-2", "db", "web-1"})
+        status.guests.push_back({.name = name, .scheduler = "s"});
+    CHECK(status_text(status).ends_with("DOMAIN STATE   SCHEDULER HOLDS\n"
+                                        "db     running s         nothing\n"
+                                        "web-1  running s         nothing\n"
+                                        "web-2  running s         nothing\n"));
 }
 
 TEST_CASE("nodes have rows of their own where there are several") {
