@@ -4,6 +4,7 @@
 // Sizes are already rounded as libvirt rounds them at start (cells to 1 MiB, devices to 2 MiB;
 // 256 MiB both on ppc64), and not yet to hugepages.
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -21,6 +22,10 @@ inline constexpr std::int64_t max_domain_bytes = std::int64_t{1} << 52;
 
 /// More vCPUs than any machine type has (QEMU 10: 4096); the bound keeps hostile XML cheap.
 inline constexpr std::int64_t max_domain_vcpus = 16384;
+
+/// Bytes of a scheduler's name, in a domain's XML and in the policy: what names of files, hosts and
+/// Kubernetes objects keep to.
+inline constexpr std::size_t max_scheduler_bytes = 255;
 
 /// vCPUs of equal placement.
 struct VcpuGroup {

@@ -37,9 +37,9 @@ Result<std::string> read_scheduler(Element root) {
         for (const Element ours : metadata.children("admission", admission_namespace)) {
             for (const Element element : ours.children("scheduler", admission_namespace)) {
                 const std::string named = trimmed(element.text());
-                if (named.size() > max_scheduler_bytes)
+                if (named.size() > core::max_scheduler_bytes)
                     return element.invalid("<scheduler>: {} bytes: expected at most {}",
-                                           named.size(), max_scheduler_bytes);
+                                           named.size(), core::max_scheduler_bytes);
                 if (!name.empty() && !named.empty() && named != name)
                     return element.invalid("<scheduler>: {} and {}: expected one", quote(name),
                                            quote(named));

@@ -26,8 +26,6 @@ inline constexpr int max_memory_parts = 1024;
 inline constexpr std::size_t max_vcpu_sets = 4096;
 /// I/O threads of one guest.
 inline constexpr int max_iothreads = 16384;
-/// Bytes of the name in <virtguard:scheduler>.
-inline constexpr std::size_t max_scheduler_bytes = 256;
 
 /// The namespace of <virtguard:admission> in a domain's <metadata>.
 inline constexpr std::string_view admission_namespace = "https://virtguard.org/xmlns/admission/1";

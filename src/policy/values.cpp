@@ -6,18 +6,18 @@
 #include <charconv>
 
 #include "base/text.hpp"
+#include "core/domain.hpp"
 
 namespace virtguard::policy {
 
 namespace {
 
 bool is_name(std::string_view text) {
-    constexpr std::size_t longest =
-        255; // what names of files, hosts and Kubernetes objects keep to
     const auto is_control = [](char c) {
         return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
     };
-    return !text.empty() && text.size() <= longest && std::ranges::none_of(text, is_control);
+    return !text.empty() && text.size() <= core::max_scheduler_bytes &&
+           std::ranges::none_of(text, is_control);
 }
 
 /// Never in scientific notation: that is not how ratios are written.
@@ -110,8 +110,8 @@ Result<std::string> read_name(const Value& value) {
         return wrong_type(value, "a string");
     if (!is_name(*text))
         return fail(Errc::invalid,
-                    "{} is not a name: expected 1 to 255 bytes without control characters",
-                    quote(*text));
+                    "{} is not a name: expected 1 to {} bytes without control characters",
+                    quote(*text), core::max_scheduler_bytes);
     return *text;
 }
 

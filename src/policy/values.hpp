@@ -45,7 +45,8 @@ using Value = std::variant<bool, std::int64_t, double, std::string, Unfit>;
 /// The same, of at least one id.
 [[nodiscard]] Result<IdSet> read_some_ids(const Value& value);
 
-/// Names of schedulers, and globs for them: 1 to 255 bytes without control characters.
+/// Names of schedulers, and globs for them: 1 to core::max_scheduler_bytes bytes without control
+/// characters.
 [[nodiscard]] Result<std::string> read_name(const Value& value);
 
 /// One word of a choice and what it means.

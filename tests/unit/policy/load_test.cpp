@@ -6,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "core/domain.hpp"
 #include "policy/load.hpp"
 
 using namespace virtguard;
@@ -378,6 +379,12 @@ TEST_CASE("an unknown key is an error that helps to find the right one") {
     }));
     CAPTURE(text);
     CHECK(errors_of(text) == Lines{expected});
+}
+
+TEST_CASE("a policy names schedulers as long as a domain can, and no longer") {
+    const std::string longest = repeated("s", max_scheduler_bytes);
+    CHECK(values_of("scheduler.default = '" + longest + "'").scheduler.default_name == longest);
+    CHECK(errors_of("scheduler.default = '" + longest + "s'").size() == 1);
 }
 
 TEST_CASE("one thing must not be set twice in a file under two spellings") {
