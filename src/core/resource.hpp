@@ -2,6 +2,7 @@
 #pragma once
 // The names of what a host has and a guest asks for.
 
+#include <bit>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -10,6 +11,16 @@
 #include "base/error.hpp"
 
 namespace virtguard::core {
+
+inline constexpr std::int64_t min_page_size = std::int64_t{4} << 10;
+inline constexpr std::int64_t max_page_size = std::int64_t{16} << 30;
+
+/// Whether some architecture of Linux has pages of so many bytes: a power of two between the
+/// smallest base page and the largest hugepage (that of arm64, powerpc and sparc).
+[[nodiscard]] constexpr bool is_page_size(std::int64_t bytes) noexcept {
+    return bytes >= min_page_size && bytes <= max_page_size &&
+           std::has_single_bit(static_cast<std::uint64_t>(bytes));
+}
 
 /// "cpu", "memory", "hugepages-2Mi". The order is the one reasons and reports are listed in: cpu,
 /// memory, hugepages by size.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <optional>
 
 #include "base/text.hpp"
@@ -193,10 +192,23 @@ constexpr Table tables_that_say_something[] = {
      }},
 };
 
+Result<std::int64_t> read_page_size(std::string_view text) {
+    auto size = parse_size(text);
+    if (!size || !core::is_page_size(*size))
+        return fail(Errc::invalid,
+                    "{} is not a page size: expected a power of two from {} to {}, such as \"2Mi\"",
+                    quote(text), format_iec(core::min_page_size), format_iec(core::max_page_size));
+    return size;
+}
+
+/// Resource::parse() also reads pages that only the XML of some domain has.
 Result<std::string> read_resource_part(std::string_view text, Names& names) {
     const auto resource = core::Resource::parse(text);
     if (!resource)
         return std::unexpected(resource.error());
+    if (resource->kind == core::Resource::Kind::hugepages)
+        if (const auto size = read_page_size(format_iec(resource->page_size)); !size)
+            return std::unexpected(size.error());
     names.resource = *resource;
     return resource->name();
 }
@@ -210,10 +222,9 @@ Result<std::string> read_node_part(std::string_view text, Names& names) {
 }
 
 Result<std::string> read_page_size_part(std::string_view text, Names& names) {
-    const auto size = parse_size(text);
-    if (!size || !std::has_single_bit(static_cast<std::uint64_t>(*size)))
-        return fail(Errc::invalid, "{} is not a page size: expected a power of two such as \"2Mi\"",
-                    quote(text));
+    const auto size = read_page_size(text);
+    if (!size)
+        return std::unexpected(size.error());
     names.page_size = *size;
     return format_iec(*size);
 }

@@ -367,18 +367,38 @@ TEST_CASE("an unknown key is an error that helps to find the right one") {
                                           "expected its number, such as 0"},
         {"[reserve.node.16384]\nmemory = 1", "p:1:15: reserve.node.16384: \"16384\" is not a "
                                              "node: expected its number, such as 0"},
-        {"reserve.node.0.hugepages.3Mi = 0",
-         "p:1:26: reserve.node.0.hugepages.3Mi: \"3Mi\" is not a page size: expected a power of "
-         "two such as \"2Mi\""},
-        {"reserve.node.0.hugepages.0 = 0",
-         "p:1:26: reserve.node.0.hugepages.0: \"0\" is not a page size: expected a power of two "
-         "such as \"2Mi\""},
+        {"reserve.node.0.hugepages.big = 0", "p:1:26: reserve.node.0.hugepages.big: \"big\" is not "
+                                             "a page size: expected a power of two "
+                                             "from 4Ki to 16Gi, such as \"2Mi\""},
         {"[scheduler.accept.\"a\\nb\"]",
          "p:1:19: scheduler.accept.\"a\\x0ab\": \"a\\x0ab\" is not a name: expected 1 to 255 "
          "bytes without control characters"},
     }));
     CAPTURE(text);
     CHECK(errors_of(text) == Lines{expected});
+}
+
+TEST_CASE("a size that pages have nowhere was taken for one that this host lacks") {
+    const auto size = GENERATE(as<std::string>(), "0", "1", "2Ki", "3Mi", "32Gi", "4Ei");
+    const std::string wrong = "\"" + size +
+                              "\" is not a page size: expected a power of two from 4Ki to 16Gi, "
+                              "such as \"2Mi\"";
+    CHECK(errors_of("reserve.node.0.hugepages." + size + " = 0") ==
+          Lines{"p:1:26: reserve.node.0.hugepages." + size + ": " + wrong});
+    if (size == "0") // which is no name of a resource, wherever one stands
+        return;
+    CHECK(errors_of("resource-mode.hugepages-" + size + " = 'off'") ==
+          Lines{"p:1:15: resource-mode.hugepages-" + size + ": " + wrong});
+    CHECK(errors_of("overcommit.hugepages-" + size + " = 1") ==
+          Lines{"p:1:12: overcommit.hugepages-" + size + ": " + wrong});
+}
+
+TEST_CASE("each size that some architecture has may be named") {
+    const auto size = GENERATE(as<std::string>(), "4Ki", "16Ki", "64Ki", "512Ki", "1Mi", "2Mi",
+                               "4Mi", "16Mi", "32Mi", "512Mi", "1Gi", "2Gi", "16Gi");
+    CHECK(errors_of("resource-mode.hugepages-" + size + " = 'off'") == Lines{});
+    CHECK(errors_of("overcommit.hugepages-" + size + " = 1") == Lines{});
+    CHECK(errors_of("reserve.node.0.hugepages." + size + " = 0") == Lines{});
 }
 
 TEST_CASE("a policy names schedulers as long as a domain can, and no longer") {
