@@ -29,6 +29,7 @@ class Builder {
         for (const MemoryPart& part : domain_.memory)
             add_memory(part);
         add_overhead();
+        note_unknown_metadata();
         merge_pieces(demand_.pieces);
         say_what_is_impossible();
         return std::move(demand_);
@@ -38,6 +39,7 @@ class Builder {
     void add_vcpus(const VcpuGroup& group);
     void add_dedicated(int pu, std::int64_t count);
     void note_unusable(const IdSet& wanted);
+    void note_unknown_metadata();
     void add_memory(const MemoryPart& part);
     void add_overhead();
     std::int64_t counted_size(const MemoryPart& part, bool pageable) const;
@@ -117,6 +119,14 @@ void Builder::note_unusable(const IdSet& wanted) {
     if (!unusable.empty())
         demand_.notes.push_back(fmt::format("of its PUs {} guests may not use {}", wanted.text(),
                                             unusable_pus(host_, unusable)));
+}
+
+void Builder::note_unknown_metadata() {
+    if (!domain_.unknown_metadata.empty())
+        demand_.notes.push_back(
+            fmt::format("<{}> in its metadata is not known and ignored: expected "
+                        "<virtguard:scheduler> in <virtguard:admission>",
+                        domain_.unknown_metadata));
 }
 
 /// <currentMemory> is shared out over the parts in proportion to their sizes.

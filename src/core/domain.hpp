@@ -69,6 +69,9 @@ struct Domain {
     std::string name;
     std::optional<Uuid> uuid;
     std::string scheduler; ///< <virtguard:scheduler> of the metadata; "" where none is named
+    /// The first element of virtguard's metadata that means nothing, as it can be shown: a misspelt
+    /// name, perhaps. "" where there is none.
+    std::string unknown_metadata;
 
     std::vector<VcpuGroup> vcpus; ///< no two of equal cpus
     std::vector<MemoryPart> memory;

@@ -112,6 +112,30 @@ std::string guest_table(std::vector<core::GuestReport> guests) {
     return table.text();
 }
 
+std::string notes_text(const core::Outcome& outcome) {
+    std::string result;
+    for (const std::string& note : outcome.notes)
+        result += fmt::format("  note: {}\n", one_line(note));
+    return result;
+}
+
+std::string event_line(const json::Event& event) {
+    const std::string head = one_line(event.event);
+    if (!event.outcome)
+        return head + (event.found_nothing ? ": nothing of that name runs" : ": done");
+    const core::Outcome& outcome = *event.outcome;
+    const std::string name = name_text(outcome);
+    const std::string asked = asked_text(outcome, " (", ")");
+    if (!event.decided)
+        return fmt::format("{}: {} runs{}", head, name, asked);
+    if (!outcome.admitted)
+        return fmt::format("{}: refused {}: {}", head, name, reasons_text(outcome));
+    if (!outcome.reasons.empty())
+        return fmt::format("{}: admitted {}{}, only observing: {}", head, name, asked,
+                           reasons_text(outcome));
+    return fmt::format("{}: admitted {}{}", head, name, asked);
+}
+
 } // namespace
 
 void print(std::string_view text) {
@@ -137,21 +161,8 @@ int input_error(const Error& error) {
     return exit_bad_input;
 }
 
-std::string event_line(const json::Event& event) {
-    const std::string head = one_line(event.event);
-    if (!event.outcome)
-        return head + (event.found_nothing ? ": nothing of that name runs" : ": done");
-    const core::Outcome& outcome = *event.outcome;
-    const std::string name = name_text(outcome);
-    const std::string asked = asked_text(outcome, " (", ")");
-    if (!event.decided)
-        return fmt::format("{}: {} runs{}", head, name, asked);
-    if (!outcome.admitted)
-        return fmt::format("{}: refused {}: {}", head, name, reasons_text(outcome));
-    if (!outcome.reasons.empty())
-        return fmt::format("{}: admitted {}{}, only observing: {}", head, name, asked,
-                           reasons_text(outcome));
-    return fmt::format("{}: admitted {}{}", head, name, asked);
+std::string event_text(const json::Event& event) {
+    return event_line(event) + "\n" + (event.outcome ? notes_text(*event.outcome) : "");
 }
 
 std::string outcome_text(const core::Outcome& outcome) {
@@ -171,9 +182,7 @@ std::string outcome_text(const core::Outcome& outcome) {
         result += fmt::format("  {}: {} would fit in this shape; {}\n", fit.resource.name(),
                               all ? "all" : amount(fit.resource, fit.largest), where);
     }
-    for (const std::string& note : outcome.notes)
-        result += fmt::format("  note: {}\n", one_line(note));
-    return result;
+    return result + notes_text(outcome);
 }
 
 std::string status_text(const core::Status& status) {

@@ -24,8 +24,8 @@ void show_error(std::string_view error);
 /// Shows the error; the exit status of bad input.
 int input_error(const Error& error);
 
-/// "start:web.xml: admitted web-1 (cpu 2, memory 4.1 GiB)", one line per event.
-[[nodiscard]] std::string event_line(const json::Event& event);
+/// "start:web.xml: admitted web-1 (cpu 2, memory 4.1 GiB)", then a line per note, each ended.
+[[nodiscard]] std::string event_text(const json::Event& event);
 
 /// The answer of check: the verdict, then a line per reason and note.
 [[nodiscard]] std::string outcome_text(const core::Outcome& outcome);

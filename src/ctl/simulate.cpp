@@ -169,7 +169,7 @@ int simulate(const SimulateOptions& given) {
         print(json::simulation_document(simulation.done(), guard.report()) + "\n");
     else
         for (const json::Event& event : simulation.done())
-            print(event_line(event) + "\n");
+            print(event_text(event));
     return simulation.any_refused() ? exit_refused : exit_ok;
 }
 

@@ -30,25 +30,43 @@ Result<std::optional<Uuid>> read_uuid(Element root) {
     return uuid;
 }
 
-/// The one name in <virtguard:scheduler>, whatever the prefix; "" where none is named.
-Result<std::string> read_scheduler(Element root) {
-    std::string name;
+/// Without a word about it, a misspelt <virtguard:scheduler> would mean the default scheduler.
+void note_unknown(Element element, core::Domain& domain) {
+    if (domain.unknown_metadata.empty())
+        domain.unknown_metadata = printable(element.name());
+}
+
+Result<> read_admission(Element admission, core::Domain& domain) {
+    for (const Element element : admission.children()) {
+        if (!element.is("scheduler", admission_namespace)) {
+            note_unknown(element, domain);
+            continue;
+        }
+        const std::string named = trimmed(element.text());
+        if (named.size() > core::max_scheduler_bytes)
+            return element.invalid("<scheduler>: {} bytes: expected at most {}", named.size(),
+                                   core::max_scheduler_bytes);
+        if (!domain.scheduler.empty() && !named.empty() && named != domain.scheduler)
+            return element.invalid("<scheduler>: {} and {}: expected one", quote(domain.scheduler),
+                                   quote(named));
+        if (domain.scheduler.empty())
+            domain.scheduler = named;
+    }
+    return {};
+}
+
+/// What is in our namespace, whatever the prefix; all else in the metadata is others'.
+Result<> read_metadata(Element root, core::Domain& domain) {
     for (const Element metadata : root.children("metadata")) {
-        for (const Element ours : metadata.children("admission", admission_namespace)) {
-            for (const Element element : ours.children("scheduler", admission_namespace)) {
-                const std::string named = trimmed(element.text());
-                if (named.size() > core::max_scheduler_bytes)
-                    return element.invalid("<scheduler>: {} bytes: expected at most {}",
-                                           named.size(), core::max_scheduler_bytes);
-                if (!name.empty() && !named.empty() && named != name)
-                    return element.invalid("<scheduler>: {} and {}: expected one", quote(name),
-                                           quote(named));
-                if (name.empty())
-                    name = named;
-            }
+        for (const Element element : metadata.children()) {
+            if (element.is("admission", admission_namespace)) {
+                if (auto done = read_admission(element, domain); !done)
+                    return done;
+            } else if (element.is(element.name(), admission_namespace))
+                note_unknown(element, domain);
         }
     }
-    return name;
+    return {};
 }
 
 /// SEV, SEV-SNP and TDX pin all of a guest's memory; the protection of s390 does not.
@@ -66,10 +84,8 @@ Result<core::Domain> read_identity(Element root) {
     if (!uuid)
         return std::unexpected(uuid.error());
     domain.uuid = *uuid;
-    auto scheduler = read_scheduler(root);
-    if (!scheduler)
-        return std::unexpected(scheduler.error());
-    domain.scheduler = *std::move(scheduler);
+    if (auto done = read_metadata(root, domain); !done)
+        return std::unexpected(done.error());
     domain.confidential = is_confidential(root);
     return domain;
 }

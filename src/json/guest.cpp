@@ -87,11 +87,9 @@ MemoryPart read_part(const Json& json) {
 }
 
 Json domain_json(const Domain& domain) {
-    Json json{{"name", domain.name},
-              {"uuid", uuid_json(domain.uuid)},
-              {"scheduler", domain.scheduler},
-              {"vcpus", Json::array()},
-              {"memory", Json::array()}};
+    Json json{{"name", domain.name},           {"uuid", uuid_json(domain.uuid)},
+              {"scheduler", domain.scheduler}, {"unknown_metadata", domain.unknown_metadata},
+              {"vcpus", Json::array()},        {"memory", Json::array()}};
     for (const core::VcpuGroup& group : domain.vcpus)
         json["vcpus"].push_back({{"cpus", set_json(group.cpus)},
                                  {"current", group.current},
@@ -110,6 +108,7 @@ Domain read_domain(const Json& json) {
     domain.name = json.at("name").get<std::string>();
     domain.uuid = read_uuid(json.at("uuid"));
     domain.scheduler = json.at("scheduler").get<std::string>();
+    domain.unknown_metadata = json.at("unknown_metadata").get<std::string>();
     for (const Json& group : require_array(json.at("vcpus")))
         domain.vcpus.push_back({.cpus = read_set(group.at("cpus")),
                                 .current = read_amount(group.at("current")),

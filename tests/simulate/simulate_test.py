@@ -381,6 +381,17 @@ class Examples(Case):
         status, document = self.simulate(TWO_NODES, "theirs.xml", policy=accept)
         self.assertEqual(status, 0)
 
+    def test_a_misspelt_scheduler_is_told(self):
+        self.write("web", metadata=scheduler("cortex").replace("scheduler>", "schedular>"))
+        note = "<schedular> in its metadata is not known and ignored: expected <virtguard:scheduler> in " \
+               "<virtguard:admission>"
+        status, document = self.simulate(TWO_NODES, "web.xml", "running:web.xml", policy=BARE)
+        self.assertEqual(status, 0)
+        self.assertEqual([(event["scheduler"], event["notes"]) for event in document["events"]],
+                         [("default-scheduler", [note])] * 2)
+        self.assertEqual(self.simulator.run("--topology", TWO_NODES, "--policy", "policy.toml", "web.xml"),
+                         (0, f"web.xml: admitted web (cpu 1, memory 1 GiB)\n  note: {note}\n", ""))
+
     def test_observe_admits_and_counts(self):
         self.write("a", 200 * GIB)
         status, document = self.simulate(TWO_NODES, "a.xml", policy='mode = "observe"\n' + BARE)

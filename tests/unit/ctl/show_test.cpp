@@ -44,23 +44,25 @@ TEST_CASE("a table is as wide as its cells, numbers to the right") {
                           "long one 1024\n");
 }
 
-TEST_CASE("an event is one line") {
+TEST_CASE("an event is a line, and a line for each note") {
     const core::Reason observed{.mode = core::Mode::observe, .text = "cpu: no"};
-    CHECK(event_line({.event = "a.xml", .outcome = admitted(), .decided = true}) ==
-          "a.xml: admitted web (cpu 2)");
-    CHECK(event_line({.event = "a.xml", .outcome = admitted({observed}), .decided = true}) ==
-          "a.xml: admitted web (cpu 2), only observing: cpu: no");
-    CHECK(event_line({.event = "a\n.xml", .outcome = refused(), .decided = true}) ==
-          "a\\x0a.xml: refused web\\x0a3: cpu: no; not\\x1bours");
-    CHECK(event_line({.event = "running:a.xml", .outcome = refused()}) ==
-          "running:a.xml: web\\x0a3 runs (cpu 2, memory 1.5 GiB)");
-    CHECK(event_line({.event = "stop:a"}) == "stop:a: done");
-    CHECK(event_line({.event = "stop:a", .found_nothing = true}) ==
-          "stop:a: nothing of that name runs");
+    CHECK(event_text({.event = "a.xml", .outcome = admitted(), .decided = true}) ==
+          "a.xml: admitted web (cpu 2)\n");
+    CHECK(event_text({.event = "a.xml", .outcome = admitted({observed}), .decided = true}) ==
+          "a.xml: admitted web (cpu 2), only observing: cpu: no\n");
+    CHECK(event_text({.event = "a\n.xml", .outcome = refused(), .decided = true}) ==
+          "a\\x0a.xml: refused web\\x0a3: cpu: no; not\\x1bours\n"
+          "  note: PU 3 is offline\n");
+    CHECK(event_text({.event = "running:a.xml", .outcome = refused()}) ==
+          "running:a.xml: web\\x0a3 runs (cpu 2, memory 1.5 GiB)\n"
+          "  note: PU 3 is offline\n");
+    CHECK(event_text({.event = "stop:a"}) == "stop:a: done\n");
+    CHECK(event_text({.event = "stop:a", .found_nothing = true}) ==
+          "stop:a: nothing of that name runs\n");
     const core::Outcome nameless{
         .reasons = {{.code = core::Code::invalid_domain, .text = "invalid domain: x"}}};
-    CHECK(event_line({.event = "a", .outcome = nameless, .decided = true}) ==
-          "a: refused a domain: invalid domain: x");
+    CHECK(event_text({.event = "a", .outcome = nameless, .decided = true}) ==
+          "a: refused a domain: invalid domain: x\n");
 }
 
 TEST_CASE("check shows the verdict, each reason with its code, and notes") {
@@ -76,8 +78,8 @@ TEST_CASE("an invalid domain was shown as one that asks for nothing") {
                                 .reasons = {{.code = core::Code::invalid_domain, .text = "no"}}};
     CHECK(outcome_text(invalid) ==
           fmt::format("{} web\n  no (invalid-domain)\n", invalid.admitted ? "admit" : "refuse"));
-    CHECK(event_line({.event = "a", .outcome = invalid, .decided = true}) ==
-          (invalid.admitted ? "a: admitted web, only observing: no" : "a: refused web: no"));
+    CHECK(event_text({.event = "a", .outcome = invalid, .decided = true}) ==
+          (invalid.admitted ? "a: admitted web, only observing: no\n" : "a: refused web: no\n"));
 }
 
 TEST_CASE("a status is a line, its problems, and tables") {

@@ -362,6 +362,19 @@ TEST_CASE("before libvirt answers, its own files tell what runs") {
     CHECK(bench.guests() == "web-2 pending");
 }
 
+TEST_CASE("check tells a misspelt scheduler, and a start is decided all the same") {
+    Bench bench;
+    const std::string body =
+        xml(1, 1,
+            "<metadata><v:admission xmlns:v='https://virtguard.org/xmlns/admission/1'>"
+            "<v:schedular>cortex</v:schedular></v:admission></metadata>");
+    const auto reply = bench.send(wire::Operation::check, body);
+    CHECK(json::parse_outcome(reply->body)->notes ==
+          std::vector<std::string>{"<schedular> in its metadata is not known and ignored: expected "
+                                   "<virtguard:scheduler> in <virtguard:admission>"});
+    CHECK(bench.prepare(body).verdict == wire::Verdict::admitted);
+}
+
 TEST_CASE("a look finds guests and ends those that are gone") {
     Bench bench;
     CHECK(bench.status().state == "starting");

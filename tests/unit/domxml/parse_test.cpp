@@ -173,6 +173,25 @@ TEST_CASE("the scheduler is named in the metadata, by namespace and not by prefi
     CHECK(parsed(guest_of(metadata)).scheduler == expected);
 }
 
+TEST_CASE("a misspelt element of our metadata meant the default scheduler without a word") {
+    const auto [metadata, unknown] = GENERATE(table<std::string, std::string>({
+        {"", ""},
+        {admission(""), ""},
+        {admission("<!-- a comment --><virtguard:scheduler>cortex</virtguard:scheduler>"), ""},
+        {admission("<virtguard:schedular>cortex</virtguard:schedular>"), "schedular"},
+        {admission("<virtguard:scheduler>cortex</virtguard:scheduler><virtguard:x/><virtguard:y/>"),
+         "x"},
+        {admission("<scheduler>cortex</scheduler>"), "scheduler"},
+        {"<metadata><admision xmlns='https://virtguard.org/xmlns/admission/1'>"
+         "<scheduler>cortex</scheduler></admision></metadata>",
+         "admision"},
+        {"<metadata><x:schedular xmlns:x='urn:other'>cortex</x:schedular></metadata>", ""},
+        {admission("<\xc3\xbc/>"), "\\xc3\\xbc"},
+        {admission("<" + repeated("s", 200) + "/>"), repeated("s", 120) + "..."},
+    }));
+    CHECK(parsed(guest_of(metadata)).unknown_metadata == unknown);
+}
+
 TEST_CASE("a scheduler's name that is longer than any policy could name, or a second one, is "
           "refused") {
     CHECK(invalid(guest_of(admission("<virtguard:scheduler>" + repeated("s", 256) +

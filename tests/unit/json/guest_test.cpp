@@ -15,6 +15,7 @@ Guest guest() {
     return {.domain = {.name = "web \"1\" ü",
                        .uuid = Uuid::parse("5105105a-0000-4000-8000-000000000001"),
                        .scheduler = "cortex",
+                       .unknown_metadata = "schedular",
                        .vcpus = {{.cpus = IdSet{2, 3, 7}, .current = 2, .maximum = 4},
                                  {.cpus = std::nullopt, .current = 1, .maximum = 1},
                                  {.cpus = IdSet{}, .current = 1, .maximum = 1}},
