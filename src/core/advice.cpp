@@ -54,23 +54,23 @@ std::int64_t largest_that_fits(Pieces pieces, std::int64_t total, Occupancy& occ
     return fits * unit;
 }
 
-/// Nodes that would take all of the pieces.
+/// Nodes that would take all of the pieces, of those where each of them may lie.
 IdSet nodes_that_take(Pieces pieces, Occupancy& occupancy, const Host& host) {
     const Resource& resource = pieces.front().resource;
     IdSet nodes;
     for (const auto& [node, cpus] : host.node_cpus) {
-        IdSet places = host.places_of(resource, node);
-        if (resource.kind == Resource::Kind::cpu)
-            places &= host.shared_cpus;
-        std::int64_t pageable = 0;
-        std::int64_t whole = 0;
-        for (const Piece& piece : pieces)
-            (piece.whole ? whole : pageable) += piece.amount;
+        const IdSet places = host.places_of(resource, node);
+        std::vector<Piece> there(pieces.begin(), pieces.end());
+        for (Piece& piece : there)
+            piece.places &= places;
+        if (std::ranges::any_of(there, &IdSet::empty, &Piece::places))
+            continue;
+        merge_pieces(there);
         std::vector<Load> loads;
-        for (const auto& [is_whole, amount] : {std::pair(false, pageable), std::pair(true, whole)})
-            if (amount > 0)
-                loads.push_back({&places, is_whole, amount});
-        if (!places.empty() && occupancy.fits(loads))
+        loads.reserve(there.size());
+        for (const Piece& piece : there)
+            loads.push_back({&piece.places, piece.whole, piece.amount});
+        if (occupancy.fits(loads))
             nodes.insert(node);
     }
     return nodes;

@@ -16,7 +16,9 @@ struct Fit {
     /// The most of the same shape that would fit: memory in proportion on the same places, to the
     /// MiB or page; of vCPUs the first so many. All of the demand where it fits.
     std::int64_t largest = 0;
-    IdSet nodes; ///< those on which all of it would fit, were it bound to that node alone
+    /// Those of the nodes where all of it may lie on which all of it would fit, were it bound to
+    /// that node alone.
+    IdSet nodes;
 
     friend bool operator==(const Fit&, const Fit&) = default;
 };

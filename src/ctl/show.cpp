@@ -175,7 +175,7 @@ std::string outcome_text(const core::Outcome& outcome) {
     for (const core::Fit& fit : outcome.fits) {
         const bool all =
             outcome.demand.contains(fit.resource) && fit.largest >= outcome.demand.at(fit.resource);
-        std::string where = "no single node has room for all of it";
+        std::string where = "no single node that it may use has room for all of it";
         if (!fit.nodes.empty())
             where = fmt::format("{} {} has room for all of it",
                                 fit.nodes.count() == 1 ? "node" : "any of nodes", fit.nodes.text());

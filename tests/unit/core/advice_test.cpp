@@ -26,9 +26,26 @@ TEST_CASE("what would fit is the most of the same shape, and the nodes that woul
     CHECK(fit_of(guard, floating, Resource::memory()) ==
           Fit{Resource::memory(), 22 * gib, IdSet{}});
     const Domain bound = with_memory("other", {bound_ram(12 * gib, {0})});
-    CHECK(fit_of(guard, bound, Resource::memory()) == Fit{Resource::memory(), 6 * gib, IdSet{1}});
-    const Domain small = with_memory("small", {bound_ram(gib, {0})});
+    CHECK(fit_of(guard, bound, Resource::memory()) == Fit{Resource::memory(), 6 * gib, IdSet{}});
+    const Domain small = with_memory("small", {ram(gib)});
     CHECK(fit_of(guard, small, Resource::memory()) == Fit{Resource::memory(), gib, IdSet{0, 1}});
+    const Domain middle = with_memory("middle", {bound_ram(12 * gib, {0, 1})});
+    CHECK(fit_of(guard, middle, Resource::memory()) == Fit{Resource::memory(), 12 * gib, IdSet{1}});
+}
+
+TEST_CASE("a domain bound to a node was told of room on others") {
+    Topology topology = equal_nodes(2, 4, 16 * gib);
+    add_pages(topology, 0, page_2m, 512);
+    add_pages(topology, 1, page_2m, 512);
+    Guard guard(topology, plain_policy());
+    Domain domain =
+        with_memory("bound", {bound_ram(gib, {1}), bound_ram(gib, {1}, PagesOf{page_2m})});
+    domain.vcpus = {on_pus(2, {4, 5}), on_pus(1, {7})};
+    for (const Resource& resource :
+         {Resource::cpu(), Resource::memory(), Resource::hugepages(page_2m)})
+        CHECK(fit_of(guard, domain, resource).nodes == IdSet{1});
+    domain.vcpus.push_back(on_pus(2, {0, 1}));
+    CHECK(fit_of(guard, domain, Resource::cpu()) == Fit{Resource::cpu(), 5, IdSet{}});
 }
 
 TEST_CASE("of two cells each gives its share") {

@@ -72,6 +72,23 @@ TEST_CASE("check shows the verdict, each reason with its code, and notes") {
                                      "  note: PU 3 is offline\n");
 }
 
+TEST_CASE("check shows what of each resource would fit, and where all of it would") {
+    core::Outcome outcome{.name = "web",
+                          .demand = {{Resource::cpu(), 4}, {Resource::memory(), gib}}};
+    const auto lines = [&](const core::Fit& fit) {
+        outcome.fits = {fit};
+        const std::string text = outcome_text(outcome);
+        return text.substr(text.find('\n') + 1);
+    };
+    CHECK(lines({Resource::memory(), gib / 2, {}}) ==
+          "  memory: 512 MiB would fit in this shape; no single node that it may use has room for "
+          "all of it\n");
+    CHECK(lines({Resource::cpu(), 4, {1}}) ==
+          "  cpu: all would fit in this shape; node 1 has room for all of it\n");
+    CHECK(lines({Resource::cpu(), 4, {0, 1}}) ==
+          "  cpu: all would fit in this shape; any of nodes 0-1 has room for all of it\n");
+}
+
 TEST_CASE("an invalid domain was shown as one that asks for nothing") {
     const core::Outcome invalid{.name = "web",
                                 .admitted = GENERATE(false, true),
