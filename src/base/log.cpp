@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <utility>
 
@@ -18,8 +19,19 @@ namespace virtguard {
 
 namespace {
 
+/// $JOURNAL_STREAM is "DEVICE:INODE" of the connection to the journal: systemd.exec(5). It is
+/// inherited, so it is also there where stderr has been redirected since.
+bool stderr_is_journal() {
+    const char* stream = std::getenv("JOURNAL_STREAM");
+    struct stat status {};
+    return stream != nullptr && ::fstat(STDERR_FILENO, &status) == 0 &&
+           fmt::format("{}:{}", status.st_dev, status.st_ino) == stream;
+}
+
 std::string format_line(Level level, std::string_view line) {
-    return fmt::format("<{}>{}\n", std::to_underlying(level), one_line(line));
+    const std::string prefix =
+        stderr_is_journal() ? fmt::format("<{}>", std::to_underlying(level)) : "";
+    return fmt::format("{}{}\n", prefix, one_line(line));
 }
 
 /// stderr is shared with other processes, who would not expect it to be non-blocking: a pipe or

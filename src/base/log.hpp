@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Lines for the journal, on stderr, with the level systemd reads ("<4>"). Called by programs and by
-// the thread that talks to libvirt; nothing else logs.
+// Lines on stderr; where that is the journal's, with the level systemd reads ("<4>"). Called by
+// programs and by the thread that talks to libvirt; nothing else logs.
 
 #include <string_view>
 
