@@ -200,7 +200,7 @@ class BadInput(Case):
                 ("empty.xml", "empty.xml: line 1: not XML: Document is empty"),
                 ("other.xml", "other.xml: root element is <network>: expected <domain>"),
                 ("running:none.xml", "none.xml: line 1: <memory>: no memory: expected some here or in guest cells"),
-                ("large.xml", "large.xml: larger than 4194304 bytes, which is more than is read"),
+                ("large.xml", "large.xml: longer than 4 MiB"),
         ):
             with self.subTest(event=event):
                 self.event(event, expected)
