@@ -32,8 +32,7 @@ Result<> remove_files(const fs::path& folder) {
     std::error_code error;
     for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator{};
          entry.increment(error))
-        if (!fs::remove(entry->path(), error))
-            break;
+        fs::remove_all(entry->path(), error);
     if (error)
         return kernel_failure(folder.native(), error.value());
     return {};

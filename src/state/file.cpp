@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <optional>
+#include <system_error>
 
 #include <zlib.h>
 
@@ -59,6 +60,8 @@ Result<std::string> read(const std::filesystem::path& path, std::size_t limit) {
 
 Result<> set_aside(const std::filesystem::path& path) {
     const std::filesystem::path aside = path.native() + ".damaged";
+    std::error_code ignored; // of what may not be there; the renaming tells the rest
+    std::filesystem::remove_all(aside, ignored);
     if (std::rename(path.c_str(), aside.c_str()) < 0)
         return kernel_failure(path.native(), errno);
     return {};

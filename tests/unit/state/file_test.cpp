@@ -106,4 +106,7 @@ TEST_CASE("a file that is set aside is kept for people, one of them") {
         CHECK(kept.folder.read("guest.damaged") == text);
     }
     CHECK(state::set_aside(kept.path()).error().code == Errc::not_found);
+    kept.folder.write("guest/file", "in a folder, whatever the older one was");
+    REQUIRE(state::set_aside(kept.path()).has_value());
+    CHECK(kept.folder.read("guest.damaged/file").starts_with("in a folder"));
 }
