@@ -209,6 +209,7 @@ Result<> Daemon::start_libvirt(const std::string& uri) {
     if (!session)
         return std::unexpected(session.error());
     session_ = *std::move(session);
+    service_->set_ask_for_look([this](const Uuid& uuid) { session_->request_look(uuid); });
     return {};
 }
 

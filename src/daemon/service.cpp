@@ -76,6 +76,7 @@ Result<> Service::watch(loop::Loop& loop) {
     if (!libvirt)
         return std::unexpected(libvirt.error());
     timer_ = std::make_unique<loop::Timer>(*std::move(timer));
+    arm_timer(); // for places that were kept before this daemon began
     libvirt_ = *std::move(libvirt);
     return options_.live_topology ? watch_machine(loop) : Result<>{};
 }
@@ -86,10 +87,16 @@ Result<> Service::watch_machine(loop::Loop& loop) {
                                [this](const ResidencyRound& round) { note_residency(round); });
     auto topology = TopologyWatch::create(
         loop, files_, options_.root, [this](core::Topology found) { apply(std::move(found)); });
+    auto status_files =
+        StatusWatch::create(loop, options_.root / "run/libvirt/qemu",
+                            [this](std::string_view name) { status_file_written(name); });
     if (!residency)
         return std::unexpected(residency.error());
     if (!topology)
         return std::unexpected(topology.error());
+    if (!status_files)
+        return std::unexpected(status_files.error());
+    status_files_ = *std::move(status_files);
     residency_ = *std::move(residency);
     topology_ = *std::move(topology);
     return {};
@@ -225,6 +232,7 @@ void Service::told(const wire::Request& request) {
     else
         guard_.started(uuid->text(), when);
     store_.save(guard_);
+    note_over_capacity(); // who reconnects was not asked whether it fits
     if (residency_)
         residency_->look_at(uuid->text());
 }
@@ -266,6 +274,7 @@ void Service::look(const virt::DomainLook& seen) {
     guard_.reconcile(identity, seen.active ? std::optional(*seen.active->domain) : std::nullopt,
                      seen.began);
     store_.save(guard_);
+    note_over_capacity(); // it may have grown
     if (residency_)
         residency_->look_at(identity);
 }
@@ -287,8 +296,18 @@ void Service::look(virt::Look seen) {
     note_over_capacity();
     if (topology_)
         topology_->look();
+    if (status_files_)
+        status_files_->renew();
     if (residency_)
         residency_->look_at_all();
+}
+
+/// A start writes its file many times, and its hooks tell of it; what runs has changed.
+void Service::status_file_written(std::string_view name) {
+    for (const auto& [identity, guest] : guard_.ledger().guests())
+        if (guest.domain.name == name && guest.state == core::GuestState::running &&
+            guest.domain.uuid && ask_for_look_)
+            ask_for_look_(*guest.domain.uuid);
 }
 
 void Service::apply(core::Topology topology) {

@@ -9,6 +9,7 @@
 #include <list>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
@@ -19,6 +20,7 @@
 #include "daemon/libvirt_watch.hpp"
 #include "daemon/policy_store.hpp"
 #include "daemon/residency_watch.hpp"
+#include "daemon/status_watch.hpp"
 #include "daemon/topology_watch.hpp"
 #include "loop/loop.hpp"
 #include "loop/mailbox.hpp"
@@ -55,6 +57,10 @@ class Service {
     /// What the libvirt thread saw.
     void handle(virt::Message message);
 
+    /// Who is to look at a domain soon, from when on libvirt can be asked.
+    using AskForLook = std::function<void(const Uuid&)>;
+    void set_ask_for_look(AskForLook ask) { ask_for_look_ = std::move(ask); }
+
     /// Loads the policy anew on the files thread, which posts it to `loaded`. False: it is too
     /// busy, and nothing will be posted.
     [[nodiscard]] bool reload(loop::Mailbox<CheckedPolicy>& loaded);
@@ -81,6 +87,7 @@ class Service {
     void decide(Parked start);
     void answer(const core::Domain& domain, const core::Answer& answer, Reply& reply);
     void end_returns();
+    void status_file_written(std::string_view name);
     void arm_timer();
     void told(const wire::Request& request);
     [[nodiscard]] std::string check(const wire::Request& request);
@@ -105,7 +112,9 @@ class Service {
     std::list<Parked> parked_;
     std::unique_ptr<ResidencyWatch> residency_; ///< nothing without a live topology
     std::unique_ptr<TopologyWatch> topology_;   ///< the same
-    std::unique_ptr<loop::Timer> timer_;        ///< the end of a kept place, or of a wait for one
+    std::unique_ptr<StatusWatch> status_files_; ///< the same
+    AskForLook ask_for_look_;
+    std::unique_ptr<loop::Timer> timer_; ///< the end of a kept place, or of a wait for one
     std::uint64_t admitted_ = 0;
     std::uint64_t refused_ = 0;
     std::uint64_t would_refuse_ = 0;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "virt/queries.hpp"
 
 namespace virtguard::virt {
 namespace {
@@ -14,17 +15,6 @@ namespace {
 // its workers does not make it look dead.
 constexpr int keepalive_seconds = 10;
 constexpr unsigned keepalive_count = 3;
-
-Uuid uuid_of(virDomainPtr domain) {
-    Uuid uuid;
-    (void)virDomainGetUUID(domain, uuid.bytes.data()); // fails only on a null pointer
-    return uuid;
-}
-
-/// The last call failed because there is no such domain any more.
-bool is_gone() {
-    return virGetLastErrorCode() == VIR_ERR_NO_DOMAIN;
-}
 
 std::string close_reason(int reason) {
     switch (reason) {
@@ -119,29 +109,20 @@ std::set<Uuid> Connection::take_touched() {
 
 /// Nothing: it is not active.
 Result<std::optional<ActiveDomain>> Connection::see(virDomainPtr domain) const {
-    const TextPtr xml(virDomainGetXMLDesc(domain, 0));
-    if (!xml && !is_gone())
-        return std::unexpected(last_error("domain XML"));
-    // Asked after the XML was given: an inactive domain has XML too, of what it may become.
-    const int active = xml ? virDomainIsActive(domain) : 0;
-    if (active < 0 && !is_gone())
-        return std::unexpected(last_error("domain state"));
-    if (active <= 0)
+    const auto xml = live_xml(domain);
+    if (!xml)
+        return std::unexpected(xml.error());
+    if (!*xml)
         return std::nullopt;
-    return ActiveDomain{uuid_of(domain), virDomainGetName(domain), options_.parse(xml.get())};
+    return ActiveDomain{uuid_of(domain), virDomainGetName(domain), options_.parse(xml->get())};
 }
 
 Result<Look> Connection::look(Instant began) {
     Look look{.began = began, .active = {}, .complete = true};
-    virDomainPtr* list = nullptr;
-    const int count =
-        virConnectListAllDomains(connect_.get(), &list, VIR_CONNECT_LIST_DOMAINS_ACTIVE);
-    if (count < 0)
-        return std::unexpected(last_error("list of domains"));
-    std::vector<DomainPtr> domains(list, list + count);
-    std::free(list);
-
-    for (const DomainPtr& domain : domains) {
+    const auto domains = list_active(connect_.get());
+    if (!domains)
+        return std::unexpected(domains.error());
+    for (const DomainPtr& domain : *domains) {
         if (stopping_ || closed_)
             return fail(Errc::unavailable, "broken off");
         auto seen = see(domain.get());

@@ -152,6 +152,7 @@ class Session::Worker {
 
     void look_at_all() {
         (void)connection_->take_touched(); // what happened before is seen now
+        (void)session_.take_requests();
         auto look = connection_->look(ask());
         if (session_.stopping_)
             return;
@@ -166,7 +167,9 @@ class Session::Worker {
     }
 
     void look_at_touched() {
-        for (const Uuid& uuid : connection_->take_touched()) {
+        std::set<Uuid> touched = connection_->take_touched();
+        touched.merge(session_.take_requests());
+        for (const Uuid& uuid : touched) {
             if (session_.stopping_)
                 return;
             auto look = connection_->look(uuid, ask());
@@ -230,6 +233,19 @@ Session::~Session() {
 void Session::request_look() {
     look_requested_ = true;
     signal_event(wake_);
+}
+
+void Session::request_look(const Uuid& uuid) {
+    {
+        const std::lock_guard lock(requests_mutex_);
+        requests_.insert(uuid);
+    }
+    signal_event(wake_);
+}
+
+std::set<Uuid> Session::take_requests() {
+    const std::lock_guard lock(requests_mutex_);
+    return std::exchange(requests_, {});
 }
 
 bool Session::stop(std::chrono::milliseconds patience) {

@@ -8,6 +8,8 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -15,6 +17,7 @@
 #include "base/error.hpp"
 #include "base/instant.hpp"
 #include "base/unique.hpp"
+#include "base/uuid.hpp"
 #include "virt/message.hpp"
 
 namespace virtguard::virt {
@@ -49,6 +52,8 @@ class Session {
 
     /// Have all domains looked at soon. From any thread; several requests may make one look.
     void request_look();
+    /// Have one domain looked at soon. From any thread.
+    void request_look(const Uuid& uuid);
 
     /// Asks the thread to end and waits at most so long. False: it is stuck in a call, and the only
     /// way out is std::quick_exit() (the thread keeps nothing that is worth saving).
@@ -59,12 +64,15 @@ class Session {
 
     Session(Options options, UniqueFd wake, UniqueFd ended);
     void run();
+    [[nodiscard]] std::set<Uuid> take_requests();
 
     Options options_;
     UniqueFd wake_;  // eventfd: the thread has something to do
     UniqueFd ended_; // eventfd: the thread has nothing left to do
     std::atomic<bool> stopping_ = false;
     std::atomic<bool> look_requested_ = false;
+    std::mutex requests_mutex_;
+    std::set<Uuid> requests_; ///< domains to be looked at
     std::thread thread_;
 };
 

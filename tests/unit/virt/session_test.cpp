@@ -19,6 +19,7 @@
 
 #include "../folder.hpp"
 #include "loop/mailbox.hpp"
+#include "virt/domains.hpp"
 #include "virt/handles.hpp"
 #include "virt/session.hpp"
 
@@ -336,6 +337,29 @@ TEST_CASE("a look at one domain that was not taken is followed by a look at all"
     Client client;
     client.create(other_xml);
     CHECK(receiver.next<Look>().active.size() == 2);
+}
+
+TEST_CASE("one domain is looked at when that is asked for") {
+    Receiver receiver;
+    const auto session = Session::start(options_for(receiver, "test:///default")).value();
+    (void)receiver.next<Connected>();
+    (void)receiver.next<Look>();
+    session->request_look(test_uuid);
+    const DomainLook look = receiver.next<DomainLook>();
+    CHECK(look.uuid == test_uuid);
+    CHECK(look.active.has_value());
+}
+
+TEST_CASE("what libvirt runs can be asked for once") {
+    const auto domains = live_domains("test:///default");
+    REQUIRE(domains.has_value());
+    REQUIRE(domains->size() == 1);
+    CHECK(domains->front().uuid == test_uuid);
+    CHECK(domains->front().name == "test");
+    CHECK(domains->front().xml.starts_with("<domain type='test' id='1'>"));
+    const auto absent = live_domains("test:///absent/node.xml");
+    REQUIRE_FALSE(absent.has_value());
+    CHECK(absent.error().code == Errc::unavailable);
 }
 
 TEST_CASE("before each look it is told that libvirt is asked") {
