@@ -10,6 +10,7 @@
 
 #include "base/text.hpp"
 #include "ctl/file.hpp"
+#include "ctl/ledger_check.hpp"
 #include "ctl/show.hpp"
 #include "ctl/simulate.hpp"
 #include "domxml/parse.hpp"
@@ -28,6 +29,7 @@ struct Options {
     std::string file;
     bool json = false;
     SimulateOptions simulate;
+    LedgerCheckOptions ledger_check;
 };
 
 /// Asks the daemon; when that fails the exit status says whose fault it was.
@@ -101,6 +103,15 @@ int run(std::vector<std::string> arguments) {
     check_file->add_option("FILE", options.file, "domain XML; - reads standard input")->required();
     check_file->add_flag("--json", options.json, "print the daemon's document");
 
+    LedgerCheckOptions& ledger = options.ledger_check;
+    bool wants_ledger = false;
+    CLI::App* doctor = app.add_subcommand("doctor", "is what virtguardd counts what there is?");
+    doctor->add_flag("--ledger", wants_ledger, "compare virtguardd, libvirt and the kernel")
+        ->required();
+    doctor->add_option("--libvirt-uri", ledger.libvirt_uri, "whose guests are counted")
+        ->capture_default_str();
+    doctor->add_flag("--json", ledger.json, "print one JSON document");
+
     SimulateOptions& simulation = options.simulate;
     CLI::App* simulated =
         app.add_subcommand("simulate", "decide starts on files; needs no daemon, no libvirt");
@@ -131,6 +142,10 @@ int run(std::vector<std::string> arguments) {
         return ask(options, wire::Operation::status, {}, show_status);
     if (check_file->parsed())
         return check(options);
+    if (doctor->parsed()) {
+        ledger.socket = options.socket;
+        return check_ledger(ledger);
+    }
     return simulate(simulation);
 }
 

@@ -60,17 +60,22 @@ void add_nodes(ByNode& by_node, std::string_view words, std::int64_t unit) {
 
 // ------------------------------------------------------------------ the process
 
-/// Whether the command line names the guest: pids are used again, and a file that tells one stays
-/// behind when libvirtd is killed.
-Result<bool> is_qemu_of(const path& process, const Uuid& uuid) {
-    const auto text = read_file(process / "cmdline", kernel_file_limit);
-    if (!text)
-        return std::unexpected(text.error());
-    std::string_view words = *text;
-    while (!words.empty())
-        if (take(words, '\0') == "-uuid")
-            return Uuid::parse(take(words, '\0')) == uuid;
-    return false;
+/// The UUID that a QEMU's command line gives its guest; nothing where it gives none.
+std::optional<Uuid> uuid_in(std::string_view command_line) {
+    while (!command_line.empty())
+        if (take(command_line, '\0') == "-uuid")
+            return Uuid::parse(take(command_line, '\0'));
+    return std::nullopt;
+}
+
+/// As libvirt begins it, whatever its emulator is called.
+bool is_of_libvirt(std::string_view command_line) {
+    constexpr std::string_view name("\0-name\0guest=", 13);
+    return command_line.contains(name);
+}
+
+Result<std::string> read_command_line(const path& process) {
+    return read_file(process / "cmdline", kernel_file_limit);
 }
 
 /// libvirt (tried: 9.0) escapes the name in the file's name, as if that were XML.
@@ -102,11 +107,12 @@ Result<path> find_process(const path& root, const RunningGuest& guest) {
     return root / "proc" / std::to_string(*pid);
 }
 
+/// Pids are used again, and a file that tells one stays behind when libvirtd is killed.
 Result<> check_process(const path& process, const RunningGuest& guest) {
-    const auto is_own = is_qemu_of(process, guest.uuid);
-    if (!is_own)
-        return std::unexpected(is_own.error());
-    if (!*is_own)
+    const auto command_line = read_command_line(process);
+    if (!command_line)
+        return std::unexpected(command_line.error());
+    if (uuid_in(*command_line) != guest.uuid)
         return fail(Errc::not_found, "{}: not the QEMU of {}", printable(process.native()),
                     guest.uuid.text());
     return {};
@@ -288,6 +294,24 @@ std::optional<std::int64_t> kilobytes_of(std::string_view lines, std::string_vie
 }
 
 } // namespace
+
+Result<std::set<Uuid>> read_qemus(const path& root) {
+    const auto processes = list_folder(root / "proc");
+    if (!processes)
+        return std::unexpected(processes.error());
+    std::set<Uuid> uuids;
+    for (const std::string& process : *processes) {
+        if (!parse_unsigned(process))
+            continue;
+        // One that cannot be read has ended meanwhile.
+        const auto command_line = read_command_line(root / "proc" / process);
+        if (!command_line || !is_of_libvirt(*command_line))
+            continue;
+        if (const auto uuid = uuid_in(*command_line))
+            uuids.insert(*uuid);
+    }
+    return uuids;
+}
 
 Result<Residency> read_residency(const path& root, const RunningGuest& guest) {
     const auto process = find_process(root, guest);

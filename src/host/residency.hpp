@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,9 @@ struct RunningGuest {
 /// what tells is none of the kernel's making.
 [[nodiscard]] Result<core::Residency> read_residency(const std::filesystem::path& root,
                                                      const RunningGuest& guest);
+
+/// The guests whose QEMU runs, started by a libvirtd, whichever.
+[[nodiscard]] Result<std::set<Uuid>> read_qemus(const std::filesystem::path& root);
 
 /// Bytes of ordinary memory that are not to be had: MemTotal without the hugepage pools and without
 /// MemAvailable; never negative.

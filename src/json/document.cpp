@@ -230,6 +230,13 @@ std::string simulation_document(const std::vector<Event>& events, const core::Re
     return dump(json);
 }
 
+std::string ledger_document(std::size_t guests, const std::set<Difference>& found) {
+    Json json{{"guests", guests}, {"differences", Json::array()}};
+    for (const Difference& each : found)
+        json["differences"].push_back({{"subject", each.subject}, {"what", each.what}});
+    return dump(json);
+}
+
 std::string outcome_document(const core::Outcome& outcome) {
     Json json = Json::object();
     add_outcome(json, outcome, /*decided=*/true);

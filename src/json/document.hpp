@@ -3,7 +3,10 @@
 // The JSON documents that virtguardctl shows and virtguardd sends it: docs/json.md has their
 // schema. Names are those of DESIGN section 7; bytes and vCPUs are integers, sets of nodes arrays.
 
+#include <compare>
+#include <cstddef>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +26,15 @@ struct Event {
 
 [[nodiscard]] std::string simulation_document(const std::vector<Event>& events,
                                               const core::Report& report);
+
+/// Something that virtguardd, libvirt and the kernel do not agree on.
+struct Difference {
+    std::string subject; ///< the name of a domain, else of a resource
+    std::string what;
+
+    friend auto operator<=>(const Difference&, const Difference&) = default;
+};
+[[nodiscard]] std::string ledger_document(std::size_t guests, const std::set<Difference>& found);
 
 [[nodiscard]] std::string outcome_document(const core::Outcome& outcome);
 [[nodiscard]] Result<core::Outcome> parse_outcome(std::string_view document);

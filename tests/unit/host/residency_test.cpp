@@ -194,6 +194,28 @@ TEST_CASE("a guest that cannot be read says why") {
     }
 }
 
+TEST_CASE("the QEMUs of any libvirtd are found by their command lines, and nothing else is") {
+    const std::string uuid_1 = "00000000-0000-4000-8000-000000000001";
+    const std::string uuid_2 = "00000000-0000-4000-8000-000000000002";
+    const auto words = [](std::initializer_list<std::string> list) {
+        std::string text;
+        for (const std::string& word : list)
+            text += word + '\0';
+        return text;
+    };
+    const Tree tree{
+        {"proc/7/cmdline", words({"/usr/bin/qemu-system-x86_64", "-name",
+                                  "guest=a,debug-threads=on", "-uuid", uuid_1})},
+        {"proc/8/cmdline", words({"/opt/emulator", "-name", "guest=b", "-uuid", uuid_2})},
+        {"proc/9/cmdline", words({"grep", "-uuid", "00000000-0000-4000-8000-000000000003"})},
+        {"proc/10/cmdline", words({"qemu", "-name", "guest=c", "-uuid", "none"})},
+        {"proc/11/cmdline", ""},
+        {"proc/12/comm", "without a command line"},
+        {"proc/self/cmdline",
+         words({"qemu", "-name", "guest=d", "-uuid", "00000000-0000-4000-8000-000000000004"})}};
+    CHECK(host::read_qemus(tree.root()) == std::set{*Uuid::parse(uuid_1), *Uuid::parse(uuid_2)});
+}
+
 TEST_CASE("libvirt escapes a domain's name in that of its pid file") {
     const Machine machine;
     machine.write("run/libvirt/qemu/&lt;it&apos;s &quot;R&amp;D&quot;&gt;.pid", "4242\n");
