@@ -236,6 +236,10 @@ class Lab:
         self._libvirtd.wait(timeout=60)
 
     @property
+    def libvirtd_pid(self):
+        return self._libvirtd.pid
+
+    @property
     def daemon_pid(self):
         return self._daemon.pid
 
@@ -340,6 +344,13 @@ class Lab:
     def ledger_agrees(self):
         """Whether virtguard counts the guests that libvirt runs, and no others."""
         return self.ledger() == dict.fromkeys(self.running(), "running")
+
+    @staticmethod
+    def doctor():
+        """What virtguardd, libvirt and the kernel do not agree on, a line each."""
+        done = ctl("doctor", "--ledger")
+        assert done.status in (0, 1), done
+        return done.out if done.status else ""
 
     def policy_with_room(self, memory_mib, *, more=""):
         """A policy that leaves that much ordinary memory on this machine, and CPUs without end."""
