@@ -3,14 +3,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
-#include <future>
 #include <iterator>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "base/text.hpp"
+#include "ctl/libvirt.hpp"
 #include "ctl/show.hpp"
 #include "host/hugepages.hpp"
 #include "host/residency.hpp"
@@ -23,7 +22,6 @@ namespace {
 
 using json::Difference;
 
-constexpr std::chrono::seconds patience{10};
 constexpr int looks = 3;
 constexpr std::chrono::seconds between_looks{1};
 
@@ -155,18 +153,6 @@ Result<core::Quantities> ask_demand(const LedgerCheckOptions& options, const std
     return std::move(outcome->demand);
 }
 
-/// libvirt may take for ever: then nothing else of this process matters either.
-Result<std::vector<virt::LiveDomain>> ask_libvirt(const std::string& uri) {
-    std::packaged_task<Result<std::vector<virt::LiveDomain>>()> task(
-        [uri] { return virt::live_domains(uri); });
-    auto answer = task.get_future();
-    std::thread(std::move(task)).detach();
-    if (answer.wait_for(patience) != std::future_status::ready)
-        return fail(Errc::unavailable, "libvirt: has not answered for {} s", patience.count());
-    auto domains = answer.get();
-    return domains ? std::move(domains) : context(domains.error(), "libvirt");
-}
-
 Result<std::map<std::int64_t, std::int64_t>> read_hugepages_in_use(const std::string& root) {
     const auto pages = host::read_hugepages(root);
     if (!pages)
@@ -186,10 +172,11 @@ Result<LedgerViews> look(const LedgerCheckOptions& options) {
     if (!status)
         return std::unexpected(status.error());
     views.ledger = *std::move(status);
-    const auto domains = ask_libvirt(options.libvirt_uri);
+    const auto domains =
+        ask_libvirt([uri = options.libvirt_uri] { return virt::live_domains(uri); });
     if (!domains)
         return std::unexpected(domains.error());
-    for (const virt::LiveDomain& domain : *domains) {
+    for (const virt::DomainXml& domain : *domains) {
         auto demand = ask_demand(options, domain.xml);
         if (!demand)
             return context(demand.error(), printable(domain.name));

@@ -2,7 +2,6 @@
 // virtguardctl: the operator's tool. virtguardctl(1).
 
 #include <algorithm>
-#include <chrono>
 #include <string>
 #include <vector>
 
@@ -11,9 +10,11 @@
 #include "base/text.hpp"
 #include "ctl/file.hpp"
 #include "ctl/ledger_check.hpp"
+#include "ctl/libvirt.hpp"
 #include "ctl/show.hpp"
 #include "ctl/simulate.hpp"
 #include "domxml/parse.hpp"
+#include "virt/domains.hpp"
 #include "wire/client.hpp"
 #include "wire/exchange.hpp"
 #include "json/document.hpp"
@@ -22,11 +23,11 @@ namespace virtguard::ctl {
 
 namespace {
 
-constexpr std::chrono::seconds patience{10}; // a person waits; the daemon answers in milliseconds
-
 struct Options {
     std::string socket = wire::hook_socket_path;
     std::string file;
+    std::string domain;
+    std::string libvirt_uri = "qemu:///system";
     bool json = false;
     SimulateOptions simulate;
     LedgerCheckOptions ledger_check;
@@ -76,6 +77,15 @@ int check(const Options& options) {
     return ask(options, wire::Operation::check, *text, show_check);
 }
 
+int explain(const Options& options) {
+    const auto domain =
+        ask_libvirt([&] { return virt::find_domain(options.libvirt_uri, options.domain); });
+    if (domain)
+        return ask(options, wire::Operation::check, domain->xml, show_check);
+    show_error(domain.error().what);
+    return domain.error().code == Errc::unavailable ? exit_unreachable : exit_bad_input;
+}
+
 /// Takes the events behind "--" from the arguments: CLI11 would let it protect them only where no
 /// event stands before it.
 std::vector<std::string> take_protected(std::vector<std::string>& arguments) {
@@ -102,6 +112,13 @@ int run(std::vector<std::string> arguments) {
     CLI::App* check_file = app.add_subcommand("check", "what would a start be answered now?");
     check_file->add_option("FILE", options.file, "domain XML; - reads standard input")->required();
     check_file->add_flag("--json", options.json, "print the daemon's document");
+
+    CLI::App* explained = app.add_subcommand(
+        "explain", "what would a start of a domain that libvirt knows be answered?");
+    explained->add_option("DOMAIN", options.domain, "its name or UUID")->required();
+    explained->add_option("--libvirt-uri", options.libvirt_uri, "the libvirt that knows it")
+        ->capture_default_str();
+    explained->add_flag("--json", options.json, "print the daemon's document");
 
     LedgerCheckOptions& ledger = options.ledger_check;
     bool wants_ledger = false;
@@ -142,6 +159,8 @@ int run(std::vector<std::string> arguments) {
         return ask(options, wire::Operation::status, {}, show_status);
     if (check_file->parsed())
         return check(options);
+    if (explained->parsed())
+        return explain(options);
     if (doctor->parsed()) {
         ledger.socket = options.socket;
         return check_ledger(ledger);

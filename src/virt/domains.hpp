@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What libvirt runs, asked once.
+// What libvirt runs and knows, asked once.
 
 #include <string>
 #include <vector>
@@ -10,14 +10,19 @@
 
 namespace virtguard::virt {
 
-struct LiveDomain {
+struct DomainXml {
     Uuid uuid;
     std::string name; ///< any bytes but NUL, '/' and line breaks
-    std::string xml;  ///< as it runs now, without secrets
+    std::string xml;  ///< without secrets
 };
 
-/// All active domains of a hypervisor (such as "qemu:///system"), on a read-only connection of its
-/// own. Takes as long as libvirt takes, which may be for ever.
-[[nodiscard]] Result<std::vector<LiveDomain>> live_domains(const std::string& uri);
+/// All active domains of a hypervisor (such as "qemu:///system") as they run now, on a read-only
+/// connection of its own. Takes as long as libvirt takes, which may be for ever.
+[[nodiscard]] Result<std::vector<DomainXml>> live_domains(const std::string& uri);
+
+/// The domain of that name or UUID: as it runs, or as it is defined where it does not. Takes as
+/// long as libvirt takes. Errc::not_found where there is none.
+[[nodiscard]] Result<DomainXml> find_domain(const std::string& uri,
+                                            const std::string& name_or_uuid);
 
 } // namespace virtguard::virt

@@ -38,15 +38,49 @@ Result<TextPtr> live_xml(virDomainPtr domain) {
     return xml;
 }
 
-Result<std::vector<LiveDomain>> live_domains(const std::string& uri) {
+namespace {
+
+Result<ConnectPtr> connect_once(const std::string& uri) {
     virSetErrorFunc(nullptr, [](void*, virErrorPtr) {}); // libvirt would print every error
-    const ConnectPtr connect(virConnectOpenReadOnly(uri.c_str()));
+    ConnectPtr connect(virConnectOpenReadOnly(uri.c_str()));
     if (!connect)
         return std::unexpected(last_error(printable(uri)));
-    const auto domains = list_active(connect.get());
+    return connect;
+}
+
+/// A name that reads as a UUID is one where there is such a domain.
+DomainPtr look_up(virConnectPtr connect, const std::string& name_or_uuid) {
+    DomainPtr found;
+    if (const auto uuid = Uuid::parse(name_or_uuid))
+        found.reset(virDomainLookupByUUID(connect, uuid->bytes.data()));
+    if (!found)
+        found.reset(virDomainLookupByName(connect, name_or_uuid.c_str()));
+    return found;
+}
+
+} // namespace
+
+Result<DomainXml> find_domain(const std::string& uri, const std::string& name_or_uuid) {
+    const auto connect = connect_once(uri);
+    if (!connect)
+        return std::unexpected(connect.error());
+    const DomainPtr domain = look_up(connect->get(), name_or_uuid);
+    if (!domain && is_gone())
+        return fail(Errc::not_found, "there is no domain {}", quote(name_or_uuid));
+    const TextPtr xml(domain ? virDomainGetXMLDesc(domain.get(), 0) : nullptr);
+    if (!xml)
+        return std::unexpected(last_error(printable(name_or_uuid)));
+    return DomainXml{uuid_of(domain.get()), virDomainGetName(domain.get()), xml.get()};
+}
+
+Result<std::vector<DomainXml>> live_domains(const std::string& uri) {
+    const auto connect = connect_once(uri);
+    if (!connect)
+        return std::unexpected(connect.error());
+    const auto domains = list_active(connect->get());
     if (!domains)
         return std::unexpected(domains.error());
-    std::vector<LiveDomain> result;
+    std::vector<DomainXml> result;
     for (const DomainPtr& domain : *domains) {
         const auto xml = live_xml(domain.get());
         if (!xml)

@@ -73,6 +73,11 @@ class GuestLife(unittest.TestCase):
         self.assertEqual(host.running(), {"web-1"})
         self.assertEqual(host.status()["host"], before)
         self.assertEqual(host.ledger(), {"web-1": "running"})
+        explained = lab.ctl("explain", "web-2")
+        self.assertEqual(explained.status, 1)
+        self.assertIn(f"memory: needs 128 MiB, 64 MiB free of {ROOM_MIB} MiB", explained.out)
+        self.assertIn("memory: 64 MiB would fit in this shape", explained.out)
+        self.assertEqual(lab.ctl("explain", "web-1").status, 0, "what it holds itself is free for it")
 
     def test_hugepages_are_refused_by_us_and_not_by_qemu(self):
         result = self.start("huge-1", memory_mib=64, hugepages=True)

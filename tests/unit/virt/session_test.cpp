@@ -362,6 +362,24 @@ TEST_CASE("what libvirt runs can be asked for once") {
     CHECK(absent.error().code == Errc::unavailable);
 }
 
+TEST_CASE("a domain is found by its name or UUID, running or not") {
+    const auto by_name = find_domain("test:///default", "test");
+    REQUIRE(by_name.has_value());
+    CHECK(by_name->uuid == test_uuid);
+    const auto by_uuid = find_domain("test:///default", test_uuid.text());
+    REQUIRE(by_uuid.has_value());
+    CHECK(by_uuid->xml == by_name->xml);
+    const Folder folder;
+    write_node(folder.file("node.xml"));
+    const auto off = find_domain("test://" + folder.file("node.xml"), "off");
+    REQUIRE(off.has_value());
+    CHECK(off->xml.contains("<name>off</name>"));
+    const auto none = find_domain("test:///default", "none");
+    REQUIRE_FALSE(none.has_value());
+    CHECK(none.error().code == Errc::not_found);
+    CHECK(none.error().what == "there is no domain \"none\"");
+}
+
 TEST_CASE("before each look it is told that libvirt is asked") {
     Receiver receiver;
     const auto session = Session::start(options_for(receiver, "test:///default")).value();

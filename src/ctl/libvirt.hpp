@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Questions to libvirt of a person who waits for the answer, but not for ever.
+
+#include <chrono>
+#include <future>
+#include <thread>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace virtguard::ctl {
+
+inline constexpr std::chrono::seconds patience{10};
+
+/// What the question, which may take for ever, answers within our patience, or Errc::unavailable.
+/// Then it goes on in a thread of its own, and the process is to end soon.
+template <class Question>
+[[nodiscard]] auto ask_libvirt(Question question) -> decltype(question()) {
+    std::packaged_task<decltype(question())()> task(std::move(question));
+    auto answer = task.get_future();
+    std::thread(std::move(task)).detach();
+    if (answer.wait_for(patience) != std::future_status::ready)
+        return fail(Errc::unavailable, "libvirt: has not answered for {} s", patience.count());
+    auto given = answer.get();
+    if (!given)
+        return context(given.error(), "libvirt");
+    return given;
+}
+
+} // namespace virtguard::ctl
