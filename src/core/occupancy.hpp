@@ -65,7 +65,7 @@ struct PartState {
 
 /// A part of a pool in which loads do not fit.
 struct ShortPart {
-    IdSet places;
+    IdSet places;       ///< without those that have no room, unless the loads name no other
     PartState state;    ///< without the loads
     bool alone = false; ///< nor would they if the pool were empty and took no ratio
 };
@@ -166,6 +166,7 @@ class Occupancy {
     static constexpr std::size_t max_refusals = 64; ///< a bit each in a word
 
     [[nodiscard]] Words words_of(const IdSet& places) const;
+    [[nodiscard]] static IdSet part_of(const Words& sites, const IdSet& named);
     [[nodiscard]] Index class_of(const IdSet& places);
     void change_class(Index index, bool whole, std::int64_t amount);
     void change_site(Index index, bool whole, std::int64_t amount);

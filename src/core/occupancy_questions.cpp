@@ -9,6 +9,11 @@
 
 namespace virtguard::core {
 
+/// The sites as a part; where there are none, the places without room that a load names.
+IdSet Occupancy::part_of(const Words& sites, const IdSet& named) {
+    return has_any(sites) ? IdSet::from_words(sites) : named;
+}
+
 /// Holds loads and takes them away again; the parts in which they did not fit.
 std::vector<IdSet> Occupancy::try_out(std::span<const Load> loads, bool& none_carried) {
     std::vector<IdSet> parts;
@@ -23,7 +28,7 @@ std::vector<IdSet> Occupancy::try_out(std::span<const Load> loads, bool& none_ca
         if (missing == 0)
             continue;
         // Its last search found no room: what it reached is the proof.
-        IdSet part = IdSet::from_words(reached_) | *load.places;
+        IdSet part = part_of(reached_, *load.places);
         std::erase_if(parts, [&](const IdSet& other) {
             const bool joined = other.intersects(part);
             if (joined)
@@ -73,7 +78,7 @@ std::vector<IdSet> Occupancy::short_alone(std::span<const Load> loads) const {
     if (surely_fits_alone(loads))
         return {};
     if (loads.size() == 1)
-        return {*loads.front().places};
+        return {part_of(words_of(*loads.front().places), *loads.front().places)};
     std::map<int, std::int64_t> allocatable;
     for_each_bit(known_, [&](Index site) {
         allocatable[static_cast<int>(site)] = sites_[site].allocatable;

@@ -251,6 +251,27 @@ TEST_CASE("what a pool lost is not given again until it is free") {
     CHECK(start(guard, c) == "admitted");
 }
 
+TEST_CASE("what is held on a node that has lost its pages takes none from another") {
+    Topology topology = equal_nodes(3, 4, 16 * gib);
+    for (const int node : {0, 1, 2})
+        add_pages(topology, node, page_1g, 4);
+    Guard guard(topology, bare_policy());
+    for (const char* name : {"a", "b"})
+        CHECK(start(guard, with_memory(name, {bound_ram(2 * gib, {1}, PagesOf{page_1g})})) ==
+              "admitted");
+    topology.nodes[1].pools[0].pages = 0;
+    guard.apply(topology);
+    CHECK(start(guard, with_memory("c", {bound_ram(2 * gib, {0}, PagesOf{page_1g})})) ==
+          "admitted");
+    CHECK(start(guard, with_memory("d", {bound_ram(3 * gib, {0, 1}, PagesOf{page_1g})})) ==
+          "virtguard: refused d: hugepages-1Gi on node 0: needs 3 GiB, 2 GiB free of 4 GiB");
+    CHECK(start(guard, with_memory("e", {bound_ram(5 * gib, {0, 1}, PagesOf{page_1g})})) ==
+          "virtguard: refused e: hugepages-1Gi on node 0: needs 5 GiB, more than the 4 GiB that "
+          "one guest can have");
+    CHECK(start(guard, with_memory("f", {bound_ram(2 * gib, {0, 1}, PagesOf{page_1g})})) ==
+          "admitted");
+}
+
 // Alone -----------------------------------------------------------------------------------------
 
 TEST_CASE("no guest overcommits against itself") {
