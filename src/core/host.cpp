@@ -13,16 +13,6 @@ namespace {
 /// nova's default (reserved_host_memory_mb), used when the policy names no reserve of memory.
 constexpr std::int64_t default_memory_reserve = std::int64_t{512} << 20;
 
-/// Memory of a GPU is a NUMA node on some hosts, but none a guest's RAM should lie in.
-constexpr std::string_view gpu_memory = "GPUMemory";
-
-std::int64_t pooled_bytes(const Node& node) {
-    Int128 sum = 0;
-    for (const PagePool& pool : node.pools)
-        sum += static_cast<Int128>(pool.page_size) * pool.pages;
-    return saturate(sum);
-}
-
 /// Cuts a wanted reserve to what the place has.
 void reserve(Place& place, std::int64_t wanted) {
     place.reserved = std::clamp<std::int64_t>(wanted, 0, place.capacity);
@@ -85,11 +75,8 @@ IdSet unbound_nodes(const Pool& pool, const Policy& policy) {
 Pool memory_pool(const Topology& topology, const Policy& policy) {
     Pool pool;
     pool.ratio = policy.ratio_of(Resource::memory());
-    for (const Node& node : topology.nodes) {
-        const bool usable = node.kind != gpu_memory;
-        const std::int64_t ordinary = usable ? node.memory - pooled_bytes(node) : 0;
-        pool.places[node.id].capacity = std::max<std::int64_t>(ordinary, 0);
-    }
+    for (const Node& node : topology.nodes)
+        pool.places[node.id].capacity = ordinary_memory(node);
     reserve_memory(pool, policy.reserve);
     pool.unbound = unbound_nodes(pool, policy);
     return pool;

@@ -24,15 +24,6 @@ std::string down(Total bytes) {
     return format_bytes(saturate(bytes), Rounding::down);
 }
 
-/// Of one node, or of the host: its memory without what its hugepage pools take.
-Total ordinary_memory(const Node& node) {
-    return std::accumulate(node.pools.begin(), node.pools.end(), static_cast<Total>(node.memory),
-                           [](Total rest, const PagePool& pool) {
-                               return rest - static_cast<Total>(pool.page_size) *
-                                                 static_cast<Total>(pool.pages);
-                           });
-}
-
 Total ordinary_memory(const Topology& topology) {
     return std::accumulate(topology.nodes.begin(), topology.nodes.end(), Total{0},
                            [](Total sum, const Node& node) { return sum + ordinary_memory(node); });

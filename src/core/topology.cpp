@@ -27,6 +27,12 @@ Int128 bytes_of(const std::vector<PagePool>& pools) {
 
 } // namespace
 
+std::int64_t ordinary_memory(const Node& node) {
+    if (node.kind == "GPUMemory")
+        return 0;
+    return saturate(std::max<Int128>(node.memory - bytes_of(node.pools), 0));
+}
+
 Result<PageSetting> parse_page_setting(std::string_view text) {
     const auto error = [&](std::string_view what) {
         return fail(Errc::invalid, "{}: {}: expected NODE:SIZE=COUNT such as \"0:2Mi=512\"",

@@ -35,6 +35,10 @@ struct Node {
     friend bool operator==(const Node&, const Node&) = default;
 };
 
+/// Bytes of a node's memory that are in no hugepage pool: none where the pools claim all, and none
+/// of a GPU's (it is a node on some hosts, but none a guest's RAM should lie in).
+[[nodiscard]] std::int64_t ordinary_memory(const Node& node);
+
 struct Topology {
     std::vector<Node> nodes;       ///< by id, ascending; at least one
     std::vector<IdSet> cores;      ///< online PUs core by core; every online PU is in exactly one

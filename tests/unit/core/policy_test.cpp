@@ -149,6 +149,22 @@ TEST_CASE("what the host does not have is named") {
     CHECK(conflicts(policy, two_nodes()) == row.expected);
 }
 
+TEST_CASE("no memory can be reserved where there is none, though nothing of it") {
+    Topology topology = two_nodes();
+    topology.nodes[0].memory = gib; // less than its pools claim
+    topology.nodes[1].kind = "GPUMemory";
+    Policy policy;
+    policy.reserve.memory = 0;
+    policy.reserve.nodes[0].memory = 0;
+    CHECK(conflicts(policy, topology).empty());
+    policy.reserve.memory.reset();
+    policy.reserve.nodes[0].memory = 1;
+    policy.reserve.nodes[2].memory = gib;
+    CHECK(conflicts(policy, topology) ==
+          Lines{"reserve.node.0.memory: 1 B is more than the 0 of memory that node 0 has",
+                "reserve.node.2.memory: 1 GiB is more than the 0 of memory that node 2 has"});
+}
+
 TEST_CASE("all that is impossible is said at once, with where its key was set") {
     Policy policy;
     policy.memory.nodes = IdSet{5};
