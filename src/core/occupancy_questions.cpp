@@ -30,7 +30,7 @@ std::vector<IdSet> Occupancy::try_out(std::span<const Load> loads, bool& none_ca
         // Its last search found no room: what it reached is the proof.
         IdSet part = part_of(reached_, *load.places);
         std::erase_if(parts, [&](const IdSet& other) {
-            const bool joined = other.intersects(part);
+            const bool joined = other.intersects(part) || !has_any(known_);
             if (joined)
                 part |= other;
             return joined;

@@ -298,6 +298,10 @@ TEST_CASE("no guest overcommits against itself") {
          "hugepages-1Gi on node 0: needs 1 GiB, there is none"},
         {"an empty pool", with_memory("a", {ram(gib, DefaultHugepages{})}),
          "hugepages-2Mi: needs 1 GiB, host has none"},
+        {"an empty pool, for two",
+         with_memory(
+             "a", {bound_ram(gib, {0}, PagesOf{page_2m}), bound_ram(gib, {1}, PagesOf{page_2m})}),
+         "hugepages-2Mi: needs 2 GiB, host has none"},
     }));
     CAPTURE(row.name);
     Topology topology = equal_nodes(2, 4, 8 * gib);
