@@ -196,6 +196,9 @@ TEST_CASE("whatever happens in whatever order, what is held is the sum of who ho
             RC_ASSERT(as_much_as_can_be_is_drawn(guard.ledger()));
             RC_ASSERT(guard.ledger().holdings().is_over() || guard.report().over_capacity.empty());
         }
+        const Report report = guard.report();
+        guard.apply(Policy(guard.policy())); // works all out anew
+        RC_ASSERT(guard.report() == report);
     }));
 }
 
@@ -213,6 +216,7 @@ TEST_CASE("when all are gone, nothing is held") {
         guard.set_page_use({{0, page_2m, 0}, {1, page_2m, 0}});
         RC_ASSERT(guard.ledger().guests().empty());
         RC_ASSERT(guard.ledger().holdings().by_resource().empty());
+        RC_ASSERT(guard.report() == Guard(guard.topology(), guard.policy()).report());
     }));
 }
 
