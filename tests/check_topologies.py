@@ -44,7 +44,8 @@ def count(ids):
 
 def found(lines):
     """What topology-dump printed of one file, likewise."""
-    head, *nodes = [line.split("\t") for line in lines]
+    head, *rest = [line.split("\t") for line in lines]
+    nodes = [line for line in rest if line[0] == "node"]
     online, offline, _allowed, _cores, base_page, _default = map(int, head[1:])
     fields = {"pus": online, "complete": online + offline, "base page": base_page}
     for _, node, kind, pus, memory, pages in nodes:

@@ -16,6 +16,8 @@ void print(const core::Topology& topology) {
     fmt::print("topology\t{}\t{}\t{}\t{}\t{}\t{}\n", topology.online.count(),
                topology.offline.count(), topology.allowed.count(), topology.cores.size(),
                topology.base_page, topology.default_hugepage.value_or(0));
+    for (const IdSet& core : topology.cores)
+        fmt::print("core\t{}\n", core.text());
     for (const core::Node& node : topology.nodes) {
         fmt::print("node\t{}\t{}\t{}\t{}\t", node.id, node.kind, node.pus.text(), node.memory);
         for (const core::PagePool& pool : node.pools)
