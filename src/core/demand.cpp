@@ -243,13 +243,10 @@ Demand make_held_demand(const Domain& domain, const Host& host, const Policy& po
 }
 
 void merge_pieces(std::vector<Piece>& pieces) {
-    const auto key = [](const Piece& piece) {
-        return std::tie(piece.resource, piece.places, piece.whole);
-    };
-    std::ranges::sort(pieces, [&](const Piece& a, const Piece& b) { return key(a) < key(b); });
+    std::ranges::sort(pieces, [](const Piece& a, const Piece& b) { return key_of(a) < key_of(b); });
     std::size_t kept = 0;
     for (std::size_t i = 1; i < pieces.size(); ++i) {
-        if (key(pieces[kept]) == key(pieces[i]))
+        if (key_of(pieces[kept]) == key_of(pieces[i]))
             pieces[kept].amount =
                 saturate(static_cast<Int128>(pieces[kept].amount) + pieces[i].amount);
         else if (++kept != i)

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/decision.hpp"
@@ -22,8 +23,13 @@ struct Piece {
     friend bool operator==(const Piece&, const Piece&) = default;
 };
 
+/// Pieces that are alike in this are one.
+[[nodiscard]] inline auto key_of(const Piece& piece) {
+    return std::tie(piece.resource, piece.places, piece.whole);
+}
+
 struct Demand {
-    std::vector<Piece> pieces; ///< by resource, places, whole; no two alike in all three
+    std::vector<Piece> pieces; ///< by key_of(), no two alike
     std::int64_t overhead = 0; ///< bytes of memory in the pieces that are QEMU's own
     /// What no host like this one can give, however empty it is: absent nodes, page sizes, CPUs.
     /// Their mode is not set.
@@ -45,7 +51,7 @@ struct Demand {
 /// somewhere all the same, and is counted where an unbound one may lie.
 [[nodiscard]] Demand make_held_demand(const Domain& domain, const Host& host, const Policy& policy);
 
-/// Makes pieces canonical: sorted, those alike in resource, places and whole added up.
+/// Makes pieces canonical: sorted by key_of(), those alike added up.
 void merge_pieces(std::vector<Piece>& pieces);
 
 } // namespace virtguard::core

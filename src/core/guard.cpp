@@ -153,36 +153,33 @@ void Guard::reconcile(const std::string& identity, const std::optional<Domain>& 
     forget(identity, began);
 }
 
-void Guard::set_residency(const std::map<std::string, Residency>& guests, Instant when,
-                          std::optional<std::int64_t> in_use) {
-    if (in_use) {
-        account_memory_use(guests, *in_use);
-        account_foreign();
-        all_just_seen_ = true;
-    }
-    for (const auto& [identity, residency] : guests)
-        if (const Guest* guest = ledger_.find(identity);
-            guest != nullptr && guest->state == GuestState::running && !is_older(identity, when))
-            ledger_.set_residency(identity, residency, host_);
+void Guard::set_residency(std::map<std::string, Residency> guests, Instant when) {
+    ledger_.set_residency(std::move(guests), when, host_);
 }
 
 /// All that was seen counts, also of guests that are gone by now: it was in use at the same time.
-void Guard::account_memory_use(const std::map<std::string, Residency>& guests,
-                               std::int64_t in_use) {
+void Guard::set_memory_use(const std::map<std::string, Residency>& guests, std::int64_t in_use) {
+    const auto memory_of = [](const Residency& residency) {
+        const auto memory = residency.find(Resource::memory());
+        return memory == residency.end() ? nullptr : &memory->second;
+    };
     Int128 resident = 0;
-    std::set<std::string_view> seen;
     for (const auto& [identity, residency] : guests)
-        if (const auto memory = residency.find(Resource::memory()); memory != residency.end()) {
-            seen.insert(identity);
-            for (const auto& [node, bytes] : memory->second)
+        if (const auto* memory = memory_of(residency))
+            for (const auto& [node, bytes] : *memory)
                 resident += bytes;
-        }
     Int128 unseen = 0;
-    for (const auto& [identity, guest] : ledger_.guests())
-        if (!seen.contains(identity))
-            for (const Piece& piece : guest.demand.pieces)
-                unseen += piece.resource == Resource::memory() ? piece.amount : 0;
+    auto seen = guests.begin();
+    for (const auto& [identity, guest] : ledger_.guests()) {
+        while (seen != guests.end() && seen->first < identity)
+            ++seen;
+        if (seen != guests.end() && seen->first == identity && memory_of(seen->second))
+            continue;
+        for (const Piece& piece : guest.demand.pieces)
+            unseen += piece.resource == Resource::memory() ? piece.amount : 0;
+    }
     foreign_memory_.update(in_use, saturate(resident), saturate(unseen));
+    account_foreign();
 }
 
 void Guard::apply(Policy policy) {
@@ -195,11 +192,8 @@ void Guard::apply(Topology topology) {
     recompute();
 }
 
-void Guard::set_page_use(const std::vector<PageUse>& use) {
-    using Seen = ForeignPages::Seen;
-    const bool just_seen = std::exchange(all_just_seen_, false);
-    foreign_hugepages_ =
-        foreign_pages_.update(host_, ledger_.holdings(), use, just_seen ? Seen::now : Seen::before);
+void Guard::set_page_use(const std::vector<PageUse>& use, ForeignPages::Seen seen) {
+    foreign_hugepages_ = foreign_pages_.update(host_, ledger_.holdings(), use, seen);
     account_foreign();
 }
 

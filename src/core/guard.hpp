@@ -103,10 +103,11 @@ class Guard {
 
     /// What running guests were seen to occupy, by identity, in a look that began at `when`: what
     /// is there stays there. Ignored for a guest that is not running or has changed since then.
-    /// Where these are all guests that could be read, in_use is what of the host's ordinary memory
-    /// was not to be had at that time (bytes).
-    void set_residency(const std::map<std::string, Residency>& guests, Instant when,
-                       std::optional<std::int64_t> in_use = std::nullopt);
+    /// What is seen at one time may be told in parts.
+    void set_residency(std::map<std::string, Residency> guests, Instant when);
+    /// What all guests that could be read were seen to occupy, and what of the host's ordinary
+    /// memory was not to be had at that time (bytes).
+    void set_memory_use(const std::map<std::string, Residency>& guests, std::int64_t in_use);
     /// Bytes of ordinary memory that no guest holds and the policy does not reserve, and that are
     /// not to be had; nothing before that was first told.
     [[nodiscard]] std::optional<std::int64_t> foreign_memory() const {
@@ -118,8 +119,10 @@ class Guard {
 
     /// The kernel's counters of hugepages, just read. What the ledger does not explain of them is
     /// foreign until they are read again: counters from before a guest came or went would tell
-    /// nothing true together with it. Told right after the residency of all guests, it is exact.
-    void set_page_use(const std::vector<PageUse>& use);
+    /// nothing true together with it. Right after the residency of all guests was told
+    /// (Seen::now) it is exact.
+    void set_page_use(const std::vector<PageUse>& use,
+                      ForeignPages::Seen seen = ForeignPages::Seen::before);
 
     /// simulate's reserve: space for a guest to come, however little is free.
     void reserve(const std::string& name, Reservation reservation);
@@ -130,7 +133,6 @@ class Guard {
   private:
     void recompute();
     void account_foreign();
-    void account_memory_use(const std::map<std::string, Residency>& guests, std::int64_t in_use);
     [[nodiscard]] bool is_older(const std::string& identity, Instant when) const;
     [[nodiscard]] bool returns_in_time(const Domain& domain, const Demand& demand,
                                        Instant when) const;
@@ -145,9 +147,8 @@ class Guard {
     Ledger ledger_;
     ForeignPages foreign_pages_;
     ForeignMemory foreign_memory_;
-    std::vector<Piece> foreign_hugepages_; ///< by the counters last read
-    bool all_just_seen_ = false;           ///< the residency of all was told, and no counters since
-    std::optional<Instant> last_look_;     ///< the beginning of the last complete look
+    std::vector<Piece> foreign_hugepages_;    ///< by the counters last read
+    std::optional<Instant> last_look_;        ///< the beginning of the last complete look
     std::map<std::string, Instant> departed_; ///< when guests left; for messages that come late
     std::size_t tidy_departed_at_ = 1024;     ///< the size at which old ones are dropped
 };

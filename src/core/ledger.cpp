@@ -36,6 +36,45 @@ bool is_for(const Reservation& reservation, const Domain& domain) {
                                  (domain.uuid && *reservation.guest == domain.uuid->text()));
 }
 
+/// What changes in sum where pieces take the place of others, so that each class changes once,
+/// however many guests do.
+class Exchange {
+  public:
+    /// Both are canonical (see merge_pieces()).
+    void replace(const std::vector<Piece>& before, const std::vector<Piece>& after) {
+        auto old = before.begin();
+        for (const Piece& piece : after) {
+            for (; old != before.end() && key_of(*old) < key_of(piece); ++old)
+                add(*old, -old->amount);
+            const bool was_there = old != before.end() && key_of(*old) == key_of(piece);
+            add(piece, Int128{piece.amount} - (was_there ? (old++)->amount : 0));
+        }
+        for (; old != before.end(); ++old)
+            add(*old, -old->amount);
+    }
+
+    /// First what is less: then there is room for what is more.
+    void apply_to(Holdings& holdings, Share::Column column) const {
+        for (const int sign : {-1, 1})
+            for (const auto& [resource, classes] : sums_)
+                for (const auto& [piece_class, sum] : classes)
+                    for (Int128 left = sign * sum; left > 0;) {
+                        const Piece part{resource, piece_class.places, piece_class.whole,
+                                         saturate(left)};
+                        holdings.add({part}, column, sign);
+                        left -= part.amount;
+                    }
+    }
+
+  private:
+    void add(const Piece& piece, Int128 amount) {
+        if (amount != 0)
+            sums_[piece.resource][{piece.places, piece.whole}] += amount;
+    }
+
+    std::map<Resource, std::map<PieceClass, Int128>> sums_;
+};
+
 /// What a guest is counted as: a place that is kept counts as a start in flight.
 Share::Column column_of(GuestState state) {
     return state == GuestState::running ? &Share::allocated : &Share::pending;
@@ -161,15 +200,31 @@ void Ledger::add_absence(const std::string& identity, Span span) {
     changed_.insert(identity);
 }
 
-void Ledger::set_residency(const std::string& identity, Residency residency, const Host& host) {
-    const auto found = guests_.find(identity);
-    if (found == guests_.end() || found->second.residency == residency)
-        return;
-    Guest& guest = found->second;
-    account(guest, -1);
-    guest.residency = std::move(residency);
-    guest.bind(host);
-    account(guest, 1);
+void Ledger::set_residency(std::map<std::string, Residency> seen, Instant when, const Host& host) {
+    Exchange held;
+    Exchange untouched;
+    const BoundPieces nothing;
+    auto at = guests_.begin();
+    for (auto& [identity, residency] : seen) {
+        if (at == guests_.end() || at->first != identity) // mostly it is the next one
+            at = guests_.lower_bound(identity);
+        if (at == guests_.end())
+            break;
+        if (at->first != identity)
+            continue;
+        Guest& guest = (at++)->second;
+        if (guest.state != GuestState::running || when < guest.changed ||
+            guest.residency == residency)
+            continue;
+        const std::optional<BoundPieces> before = std::move(guest.bound);
+        guest.residency = std::move(residency);
+        guest.bind(host);
+        held.replace(before ? before->pieces : guest.demand.pieces, guest.held());
+        untouched.replace((before ? *before : nothing).untouched,
+                          (guest.bound ? *guest.bound : nothing).untouched);
+    }
+    held.apply_to(holdings_, column_of(GuestState::running));
+    untouched.apply_to(holdings_, &Share::untouched);
 }
 
 void Ledger::erase(const std::string& identity) {

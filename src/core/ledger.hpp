@@ -148,8 +148,9 @@ class Ledger {
     void confirm(const std::string& identity, Instant when);
     /// libvirt did not list a guest for so much longer; nothing where there is no such guest.
     void add_absence(const std::string& identity, Span span);
-    /// Binds what a guest occupies to where it lies; nothing where there is no such guest.
-    void set_residency(const std::string& identity, Residency residency, const Host& host);
+    /// Binds what guests, by identity, were seen at a time to occupy to where it lies; nothing for
+    /// those that are not running or have changed since.
+    void set_residency(std::map<std::string, Residency> seen, Instant when, const Host& host);
     /// Forgets a guest; nothing where there is none.
     void erase(const std::string& identity);
     /// Records a reservation, in place of the one of that name.

@@ -130,6 +130,7 @@ BoundPieces bind_resident(const std::vector<Piece>& pieces, const Residency& res
         Binding(std::move(of_resource), counted(residency.at(resource), *host.pool(resource)))
             .add_to(result);
     merge_pieces(result.pieces);
+    merge_pieces(result.untouched);
     return result;
 }
 

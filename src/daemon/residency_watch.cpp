@@ -63,9 +63,9 @@ Result<std::unique_ptr<ResidencyWatch>> ResidencyWatch::create(loop::Loop& loop,
         new ResidencyWatch(files, guard, std::move(root), *std::move(mail)));
     auto arrived = loop.on_io("residency", watch->mail_->fd(), EPOLLIN,
                               [raw = watch.get(), tell = std::move(tell)](std::uint32_t) {
-                                  for (const ResidencyRound& round : raw->mail_->drain()) {
+                                  for (ResidencyRound& round : raw->mail_->drain()) {
                                       raw->under_way_ = false;
-                                      tell(round);
+                                      tell(std::move(round));
                                   }
                                   raw->start_round();
                               });

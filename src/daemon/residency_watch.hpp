@@ -33,7 +33,7 @@ struct ResidencyRound {
 /// One round at a time: what is asked for while one is under way is looked at in the next.
 class ResidencyWatch {
   public:
-    using Tell = std::function<void(const ResidencyRound&)>;
+    using Tell = std::function<void(ResidencyRound)>;
 
     /// root: "/" but for tests. `tell` runs in the loop. The guard says who runs; it and the files
     /// thread must outlive the watch.

@@ -84,7 +84,9 @@ Result<> Service::watch(loop::Loop& loop) {
 Result<> Service::watch_machine(loop::Loop& loop) {
     auto residency =
         ResidencyWatch::create(loop, files_, guard_, options_.root,
-                               [this](const ResidencyRound& round) { note_residency(round); });
+                               [this](ResidencyRound round) { note_residency(std::move(round)); });
+    auto taking_in = loop.deferred(
+        "residency", [this] { take_in_residency(); }, loop::Priority::normal);
     auto topology = TopologyWatch::create(
         loop, files_, options_.root, [this](core::Topology found) { apply(std::move(found)); });
     auto status_files =
@@ -97,7 +99,10 @@ Result<> Service::watch_machine(loop::Loop& loop) {
     if (!status_files)
         return std::unexpected(status_files.error());
     status_files_ = *std::move(status_files);
+    if (!taking_in)
+        return std::unexpected(taking_in.error());
     residency_ = *std::move(residency);
+    taking_in_ = *std::move(taking_in);
     topology_ = *std::move(topology);
     return {};
 }
@@ -318,15 +323,36 @@ void Service::apply(core::Topology topology) {
     note_over_capacity();
 }
 
-void Service::note_residency(const ResidencyRound& round) {
-    guard_.set_residency(round.guests, round.began, round.memory_in_use);
-    refresh_hugepages(); // what is foreign of them is what guests do not occupy
+void Service::note_residency(ResidencyRound round) {
     if (round.memory_in_use)
-        note_over_capacity();
+        guard_.set_memory_use(round.guests, *round.memory_in_use);
+    rounds_.push_back(std::move(round));
+    take_in_residency();
+}
+
+/// A part at a time, so that starts are answered in between.
+void Service::take_in_residency() {
+    constexpr std::size_t guests_per_turn = 500; // about 1 ms
+    ResidencyRound& round = rounds_.front();
+    std::map<std::string, core::Residency> part;
+    while (!round.guests.empty() && part.size() < guests_per_turn)
+        part.insert(part.end(), round.guests.extract(round.guests.begin()));
+    guard_.set_residency(std::move(part), round.began);
+    if (round.guests.empty()) {
+        using Seen = core::ForeignPages::Seen;
+        const bool of_all = round.memory_in_use.has_value();
+        rounds_.pop_front();
+        // What is foreign of them is what guests do not occupy.
+        refresh_hugepages(of_all ? Seen::now : Seen::before);
+        if (of_all)
+            note_over_capacity();
+    }
+    if (!rounds_.empty())
+        taking_in_->schedule();
 }
 
 /// Other hooks grow and shrink pools, so they are read again whenever they matter.
-void Service::refresh_hugepages() {
+void Service::refresh_hugepages(core::ForeignPages::Seen seen) {
     if (!options_.live_topology)
         return;
     const auto pages = host::read_hugepages(options_.root);
@@ -351,7 +377,7 @@ void Service::refresh_hugepages() {
         use.push_back({core::PageUse::no_node, size, count * size});
     if (topology != guard_.topology())
         guard_.apply(std::move(topology));
-    guard_.set_page_use(use);
+    guard_.set_page_use(use, seen);
 }
 
 bool Service::reload(loop::Mailbox<CheckedPolicy>& loaded) {

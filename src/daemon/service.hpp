@@ -8,6 +8,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -95,8 +96,9 @@ class Service {
     void look(const virt::DomainLook& seen);
     void apply(core::Topology topology);
     void count(const core::Domain& domain, const core::Answer& answer);
-    void refresh_hugepages();
-    void note_residency(const ResidencyRound& round);
+    void refresh_hugepages(core::ForeignPages::Seen seen = core::ForeignPages::Seen::before);
+    void note_residency(ResidencyRound round);
+    void take_in_residency();
     void note_over_capacity();
     void after_policy_change();
 
@@ -111,7 +113,9 @@ class Service {
     std::vector<core::Resource> over_capacity_;
     std::list<Parked> parked_;
     std::unique_ptr<ResidencyWatch> residency_; ///< nothing without a live topology
-    std::unique_ptr<TopologyWatch> topology_;   ///< the same
+    std::list<ResidencyRound> rounds_;          ///< seen, and not all in the guard
+    std::optional<loop::Deferred> taking_in_;
+    std::unique_ptr<TopologyWatch> topology_;   ///< as residency_
     std::unique_ptr<StatusWatch> status_files_; ///< the same
     AskForLook ask_for_look_;
     std::unique_ptr<loop::Timer> timer_; ///< the end of a kept place, or of a wait for one

@@ -6,11 +6,13 @@
 //
 // Guests float, are bound to sets of PUs and nodes, are pinned, or use hugepages, over a given
 // number of distinct sets; they are let in one by one until the host is 99.8 % full. Then single
-// starts are timed; each that is admitted is released again, so that all meet the same host.
+// starts are timed; each that is admitted is released again, so that all meet the same host. At
+// last all guests run, and rounds of looking at what they occupy are timed.
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <map>
 #include <optional>
 #include <random>
 #include <string>
@@ -136,6 +138,37 @@ class Crowd {
                 admitted && line.empty()};
     }
 
+    /// All guests run, and most of what each holds lies on one of its nodes.
+    void run_all() {
+        for (const auto& [identity, guest] : guard_->ledger().guests())
+            domains_.push_back(guest.domain);
+        for (const Domain& domain : domains_)
+            guard_->running(domain, now_);
+        for (const auto& [identity, guest] : guard_->ledger().guests())
+            for (const Piece& piece : guest.demand.pieces)
+                if (piece.resource != Resource::cpu()) {
+                    auto& nodes = residency_[identity][piece.resource];
+                    const std::vector<int> ids = piece.places.ids();
+                    nodes[ids[static_cast<std::size_t>(below(static_cast<int>(ids.size())))]] +=
+                        piece.amount / 10 * 9;
+                }
+    }
+
+    /// The microseconds of one round, in which one in so many guests was seen to occupy some pages
+    /// more or less than before.
+    double round(int one_in) {
+        constexpr std::int64_t page = 4096;
+        for (auto& [identity, resources] : residency_)
+            if (below(one_in) == 0)
+                for (auto& [resource, nodes] : resources)
+                    nodes.begin()->second += (below(101) - 50) * page;
+        std::map<std::string, Residency> seen = residency_;
+        const auto begin = Clock::now();
+        guard_->set_memory_use(seen, gib);
+        guard_->set_residency(std::move(seen), now_);
+        return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+    }
+
     Domain next_guest(std::int64_t vcpus, std::int64_t memory) {
         Domain domain{.name = fmt::format("guest-{}", ++count_), .uuid = Uuid{}};
         for (std::size_t i = 0; i < sizeof count_; ++i)
@@ -186,6 +219,8 @@ class Crowd {
     std::optional<Guard> guard_;
     std::vector<IdSet> cpu_sets_;
     std::vector<IdSet> node_sets_;
+    std::vector<Domain> domains_;
+    std::map<std::string, Residency> residency_;
     std::uint64_t count_ = 0;
     Instant now_{};
 };
@@ -230,7 +265,17 @@ double measure(const Shape& shape, unsigned seed) {
     print("admitted", admitted);
     print("refused, first time", refused);
     print("refused again", refused_again);
-    return admitted.quantile(0.5);
+    const double median = admitted.quantile(0.5);
+    crowd.run_all();
+    Series first{{crowd.round(1)}};
+    print("first residency", first);
+    for (const int one_in : {1, 10, 1000}) {
+        Series rounds;
+        for (int i = 0; i < 20; ++i)
+            rounds.all.push_back(crowd.round(one_in));
+        print(fmt::format("  one in {} changed", one_in).c_str(), rounds);
+    }
+    return median;
 }
 
 } // namespace

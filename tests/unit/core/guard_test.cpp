@@ -40,6 +40,13 @@ Guard with_a_kept_place() {
     return guard;
 }
 
+/// What a look at all guests tells.
+void see_all(Guard& guard, const std::map<std::string, Residency>& guests, Instant when,
+             std::int64_t in_use) {
+    guard.set_memory_use(guests, in_use);
+    guard.set_residency(guests, when);
+}
+
 } // namespace
 
 TEST_CASE("of starts that race for one place, one gets it") {
@@ -418,6 +425,42 @@ TEST_CASE("where a running guest lies, a start for that node alone has no room")
     CHECK(broken_invariant(guard.ledger()) == "");
 }
 
+TEST_CASE("what many guests occupy has the same effect told at once and one by one") {
+    Topology topology = equal_nodes(3, 4, 16 * gib);
+    add_pages(topology, 1, page_2m, 400);
+    Guard at_once(topology, plain_policy());
+    Guard one_by_one(topology, plain_policy());
+    std::map<std::string, Residency> seen{{"nobody", {{memory, {{0, gib}}}}}};
+    for (int i = 1; i <= 40; ++i) {
+        Domain domain = guest(i, (1 + i % 3) * gib); // together more than there is
+        if (i % 4 == 0)
+            domain.memory.push_back(ram(10 * page_2m, PagesOf{page_2m}));
+        if (i % 5 == 0)
+            domain.locked = true;
+        if (i % 7 == 0)
+            domain.memory[0].bound_to = IdSet{i % 3};
+        const Instant when = i == 30 ? at(20s) : at(10s); // one has changed since the look
+        for (Guard* guard : {&at_once, &one_by_one})
+            guard->running(domain, when);
+        if (i % 6 == 0)
+            continue; // could not be read
+        seen[id(i)] = {{memory, {{i % 3, gib / 2}, {(i + 1) % 3, i * gib / 64}}},
+                       {pages_2m, {{1, i % 8 * page_2m}}}};
+    }
+    for (const Instant when : {at(11s), at(12s)}) { // the second time something is known
+        at_once.set_residency(seen, when);
+        for (const auto& [identity, residency] : seen)
+            one_by_one.set_residency({{identity, residency}}, when);
+        CHECK(broken_invariant(at_once.ledger()) == "");
+        CHECK(at_once.ledger().holdings() == one_by_one.ledger().holdings());
+        for (std::size_t node = 0; node < 3; ++node)
+            CHECK(at_once.report().nodes[node].figures.free ==
+                  one_by_one.report().nodes[node].figures.free);
+        for (auto& [identity, residency] : seen)
+            residency[memory][2] += gib / 16;
+    }
+}
+
 TEST_CASE("what is known of where a guest lies lasts as long as it runs") {
     struct Row {
         std::string name;
@@ -498,7 +541,7 @@ TEST_CASE("foreign memory is charged where the policy says so, on any node") {
     const std::map<std::string, Residency> all{{id(1), {{memory, {{0, 4 * gib}, {1, gib}}}}},
                                                {id(2), {{memory, {{1, 3 * gib}}}}},
                                                {id(3), {{memory, {{1, gib}}}}}}; // gone since
-    guard.set_residency(all, at(10s), 15 * gib);
+    see_all(guard, all, at(10s), 15 * gib);
     CHECK(guard.foreign_memory() == 6 * gib);
     const auto host = [&] { return guard.report().host; };
     CHECK(host().foreign.at(memory) == (charged ? 6 * gib : 0));
@@ -509,19 +552,19 @@ TEST_CASE("foreign memory is charged where the policy says so, on any node") {
     guard.apply(policy);
     CHECK(guard.foreign_memory() == 5 * gib);
     CHECK(host().foreign.at(memory) == (charged ? 0 : 5 * gib));
-    guard.set_residency(all, at(11s), 9 * gib);
+    see_all(guard, all, at(11s), 9 * gib);
     CHECK(host().foreign.at(memory) == 0);
     CHECK(broken_invariant(guard.ledger()) == "");
 }
 
 TEST_CASE("a start in flight is not taken for foreign memory, nor a guest of which nothing tells") {
     Guard guard = plain_guard();
-    guard.set_residency({}, at(10s), gib);
+    see_all(guard, {}, at(10s), gib);
     REQUIRE(admit(guard, guest(1, 8 * gib), at(11s)));
     guard.running(guest(2, 8 * gib), at(11s));
-    guard.set_residency({}, at(12s), 15 * gib);
+    see_all(guard, {}, at(12s), 15 * gib);
     CHECK(guard.foreign_memory() == gib);
-    guard.set_residency({{id(2), {{pages_2m, {}}}}}, at(12s), 18 * gib);
+    see_all(guard, {{id(2), {{pages_2m, {}}}}}, at(12s), 18 * gib);
     CHECK(guard.foreign_memory() == 2 * gib);
 }
 
@@ -533,8 +576,9 @@ TEST_CASE("right after all guests were seen, foreign hugepages are told by node"
     Domain floating = guest(1);
     floating.memory = {ram(60 * page_2m, DefaultHugepages{})};
     guard.running(floating, at(10s));
-    const auto use = [&](std::int64_t on_0, std::int64_t on_1) {
-        guard.set_page_use({{0, page_2m, on_0 * page_2m}, {1, page_2m, on_1 * page_2m}});
+    using Seen = ForeignPages::Seen;
+    const auto use = [&](std::int64_t on_0, std::int64_t on_1, Seen just_seen = Seen::before) {
+        guard.set_page_use({{0, page_2m, on_0 * page_2m}, {1, page_2m, on_1 * page_2m}}, just_seen);
         const Report report = guard.report();
         return std::array{report.nodes[0].figures.foreign.at(pages_2m) / page_2m,
                           report.nodes[1].figures.foreign.at(pages_2m) / page_2m,
@@ -543,14 +587,12 @@ TEST_CASE("right after all guests were seen, foreign hugepages are told by node"
     using Three = std::array<std::int64_t, 3>;
     CHECK(use(30, 35) == Three{0, 0, 5});
     const Residency seen{{pages_2m, {{0, 30 * page_2m}, {1, 10 * page_2m}}}};
-    guard.set_residency({{id(1), seen}}, at(10s), 0);
-    CHECK(use(30, 35) == Three{0, 25, 25});
+    guard.set_residency({{id(1), seen}}, at(10s));
+    CHECK(use(30, 35, Seen::now) == Three{0, 25, 25});
     CHECK(broken_invariant(guard.ledger()) == "");
-    CHECK(use(40, 35) == Three{0, 25, 25});        // it may have touched ten more
-    guard.set_residency({{id(1), seen}}, at(10s)); // of one guest, perhaps not of all
-    CHECK(use(40, 35) == Three{0, 25, 25});
-    guard.set_residency({{id(1), seen}}, at(10s), 0);
-    CHECK(use(40, 35) == Three{10, 25, 35});
+    CHECK(use(40, 35) == Three{0, 25, 25}); // it may have touched ten more
+    guard.set_residency({{id(1), seen}}, at(10s));
+    CHECK(use(40, 35, Seen::now) == Three{10, 25, 35});
     guard.released(id(1), at(11s));
     CHECK(guard.ledger().holdings().of(pages_2m).size() == 2); // of what is foreign alone
 }

@@ -304,7 +304,7 @@ class Trial {
                 continue;
             const std::string seen = name;
             resident_[seen] = residency;
-            ledger_.set_residency(seen, std::move(residency), host_);
+            ledger_.set_residency({{seen, std::move(residency)}}, {}, host_);
             return;
         }
     }
@@ -351,7 +351,7 @@ class Trial {
         std::erase_if(resident_, [&](const auto& seen) {
             const bool plain = is_plain(*ledger_.find(seen.first), seen.second);
             if (!plain)
-                ledger_.set_residency(seen.first, {}, host_);
+                ledger_.set_residency({{seen.first, {}}}, {}, host_);
             return !plain;
         });
     }

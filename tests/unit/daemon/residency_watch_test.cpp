@@ -81,13 +81,11 @@ class Bench {
     std::size_t rounds_to_come = 0;
     std::unique_ptr<FilesThread> files = FilesThread::start().value();
     std::unique_ptr<ResidencyWatch> watch =
-        ResidencyWatch::create(loop, *files, guard, folder.path(),
-                               [this](const ResidencyRound& round) {
-                                   rounds.push_back(round);
-                                   if (rounds.size() == rounds_to_come)
-                                       loop.stop(0);
-                               })
-            .value();
+        ResidencyWatch::create(loop, *files, guard, folder.path(), [this](ResidencyRound round) {
+            rounds.push_back(std::move(round));
+            if (rounds.size() == rounds_to_come)
+                loop.stop(0);
+        }).value();
 };
 
 } // namespace

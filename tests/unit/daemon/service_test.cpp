@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include <sys/epoll.h>
@@ -503,4 +504,41 @@ TEST_CASE("what a guest occupies is looked at when it starts, reconnects or is f
     const core::Status status = bench.status();
     CHECK(status.report.host.allocated.at(core::Resource::memory()) == 4 * gib);
     CHECK(status.foreign_memory == (message ? std::nullopt : std::optional(gib - 9 * 4096)));
+}
+
+TEST_CASE("what a thousand guests occupy is taken in while others are answered") {
+    constexpr int count = 1000;
+    core::Topology host = topology();
+    host.nodes.push_back({.id = 1, .memory = 8 * gib});
+    Bench bench(bare, /*live=*/true, host);
+    std::vector<virt::ActiveDomain> guests;
+    for (int i = 1; i <= count; ++i) {
+        guests.push_back(active(i, 1));
+        const std::string uuid = guests.back().uuid.text();
+        bench.folder.write(fmt::format("run/libvirt/qemu/web-{}.pid", i), std::to_string(i));
+        bench.folder.write(fmt::format("proc/{}/cmdline", i),
+                           std::string("qemu\0-uuid\0", 11) + uuid);
+        bench.folder.write(fmt::format("proc/{}/numa_maps", i),
+                           "1000 default anon=1 N1=1 kernelpagesize_kB=4\n");
+    }
+    bench.look(std::move(guests), after(-1s));
+    std::set<std::int64_t> told; // pages on node 1, whenever the loop had time to say so
+    std::optional<loop::Deferred> ask;
+    ask = bench.loop
+              .deferred(
+                  "ask",
+                  [&] {
+                      const auto nodes = bench.status().report.nodes;
+                      const auto& held = nodes.at(1).figures.allocated;
+                      told.insert(held.at(core::Resource::memory()) / 4096);
+                      if (told.contains(count))
+                          bench.loop.stop(0);
+                      else
+                          ask->schedule();
+                  },
+                  loop::Priority::normal)
+              .value();
+    ask->schedule();
+    REQUIRE(bench.loop.run().value() == 0);
+    CHECK(told.size() > 2); // not only nothing and all
 }
