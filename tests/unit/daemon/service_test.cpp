@@ -327,6 +327,18 @@ TEST_CASE("a returning guest's place is kept by the next daemon no longer than b
     CHECK(bench.prepare(xml(2, 5)).verdict == wire::Verdict::admitted);
 }
 
+TEST_CASE("a place that was kept when the daemon was killed ends though nobody asks") {
+    Bench bench(std::string(bare) + "[claim]\nreturn = \"20ms\"\n");
+    (void)bench.send(reconnect, xml(1, 5));
+    (void)bench.send(release, xml(1, 5));
+    bench.start();
+    auto end = bench.loop.timer(
+        "end", [&] { bench.loop.stop(0); }, loop::Priority::idle);
+    end->arm_after(20ms);
+    REQUIRE(bench.loop.run().value() == 0);
+    CHECK(bench.guests().empty());
+}
+
 TEST_CASE("a start that was admitted holds its place also where nothing can be written") {
     Bench bench;
     std::filesystem::remove_all(bench.folder.path() / "run/virtguard");
