@@ -17,8 +17,10 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 import unittest
 import uuid as uuids
@@ -40,13 +42,13 @@ ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
                **{name: value for name, value in os.environ.items() if name.endswith("SAN_OPTIONS")}}
 
 HOOKS = pathlib.Path("/etc/libvirt/hooks/qemu.d")
+STATUS = pathlib.Path("/run/libvirt/qemu")
 POLICY = pathlib.Path("/etc/virtguard/virtguard.toml")
 HUGETLBFS = pathlib.Path("/run/hugepages")
 
 LIBVIRTD_CONF = """
 auth_unix_rw = "none"
 auth_unix_ro = "none"
-host_uuid = "6a6f1d5e-4a5e-4d0c-9d5c-0a5f2b9c7e01"
 log_outputs = "3:file:/var/log/libvirtd.log"
 log_filters = "4:util.netdev 4:util.cgroup 4:util.gdbus"
 """
@@ -126,6 +128,27 @@ def ctl(*words, stdin=""):
     return command(CTL, *words, stdin=stdin)
 
 
+def is_alive(pid_file):
+    """Whether the process of a pid file runs. A zombie does not."""
+    try:
+        stat = pathlib.Path(f"/proc/{int(pid_file.read_text())}/stat").read_text()
+    except (OSError, ValueError):  # it is being written, or both are gone
+        return False
+    return stat.rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def processes_called(name):
+    """Pids of the processes of that name, of which the kernel knows 15 characters."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/comm"):
+        try:
+            if path.read_text().strip() == name[:15]:
+                found.append(int(path.parent.name))
+        except OSError:
+            pass  # it has ended
+    return found
+
+
 def take_hugepages(pages):
     """Maps and touches hugepages as some other program would; close() gives them back."""
     taken = mmap.mmap(-1, pages * 2 * MIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_HUGETLB)
@@ -143,10 +166,11 @@ def add_account(database, line):
 
 
 def print_logs():
-    for path in ("/var/log/virtguardd.log", "/var/log/libvirtd.log", "/var/log/libvirtd.out"):
-        if os.path.exists(path):
-            lines = pathlib.Path(path).read_text(errors="replace").splitlines()[-40:]
-            print(f"--- the end of {path}", *lines, sep="\n", flush=True)
+    for folder in (pathlib.Path("/var/log"), pathlib.Path("/run/peer/log")):
+        for path in (folder / name for name in ("virtguardd.log", "libvirtd.log", "libvirtd.out")):
+            if path.exists():
+                lines = path.read_text(errors="replace").splitlines()[-40:]
+                print(f"--- the end of {path}", *lines, sep="\n", flush=True)
 
 
 class HugepagePool:
@@ -206,7 +230,8 @@ class Lab:
             shutil.rmtree(path, ignore_errors=True)
         for path in ("/etc/libvirt/hooks/qemu.d", "/etc/virtguard", "/var/lib/virtguard"):
             os.makedirs(path, exist_ok=True)
-        pathlib.Path("/etc/libvirt/libvirtd.conf").write_text(LIBVIRTD_CONF)
+        host_uuid = uuids.uuid5(uuids.NAMESPACE_DNS, socket.gethostname())
+        pathlib.Path("/etc/libvirt/libvirtd.conf").write_text(f'{LIBVIRTD_CONF}host_uuid = "{host_uuid}"\n')
         pathlib.Path("/etc/libvirt/qemu.conf").write_text(QEMU_CONF)
         pathlib.Path("/etc/hosts").write_text("127.0.0.1 localhost lab\n")
         # libvirtd looks for its defaults even where qemu.conf says root, and libvirt-daemon-system,
@@ -219,8 +244,11 @@ class Lab:
 
     def start_libvirtd(self):
         # A copy, since an AppArmor profile of this machine's own libvirtd goes by the path, and would
-        # forbid it to run a hook that is not installed.
-        program = shutil.copy("/usr/sbin/libvirtd", "/run/libvirtd")
+        # forbid it to run a hook that is not installed. It is made once: a child of a killed one may still be
+        # about to become something else.
+        program = pathlib.Path("/run/libvirtd")
+        if not program.exists():
+            shutil.copy("/usr/sbin/libvirtd", program)
         with open("/var/log/libvirtd.out", "ab") as log:
             self._libvirtd = subprocess.Popen([program], stdout=log, stderr=log, env=ENVIRONMENT)
         wait_until(self._libvirtd_answers, "libvirtd answers", 60)
@@ -233,7 +261,10 @@ class Lab:
 
     def stop_libvirtd(self, number=signal.SIGTERM):
         self._libvirtd.send_signal(number)
-        self._libvirtd.wait(timeout=60)
+        self.wait_for_libvirtd_end()
+
+    def wait_for_libvirtd_end(self):
+        return self._libvirtd.wait(timeout=60)
 
     @property
     def libvirtd_pid(self):
@@ -257,7 +288,10 @@ class Lab:
 
     def stop_daemon(self, number=signal.SIGTERM):
         self._daemon.send_signal(number)
-        return self._daemon.wait(timeout=20)
+        return self.wait_for_daemon_end()
+
+    def wait_for_daemon_end(self):
+        return self._daemon.wait(timeout=60)
 
     def write_policy(self, text):
         POLICY.write_text(text)
@@ -318,7 +352,12 @@ class Lab:
 
     @staticmethod
     def qemu_pid(name):
-        return int(pathlib.Path(f"/run/libvirt/qemu/{name}.pid").read_text())
+        return int((STATUS / f"{name}.pid").read_text())
+
+    @staticmethod
+    def qemus():
+        """Names of the guests whose QEMU lives. Waits for nobody, unlike libvirt's list."""
+        return {path.stem for path in STATUS.glob("*.pid") if path.stem != "driver" and is_alive(path)}
 
     @staticmethod
     def qemu_log(name):
@@ -352,6 +391,23 @@ class Lab:
         assert done.status in (0, 1), done
         return done.out if done.status else ""
 
+    def settle(self, seconds=30):
+        """Waits until the ledger agrees, also where a claim has to end by its lease: that runs between
+        looks, which come each minute, or whenever virtguardd has connected to libvirt."""
+        def agrees():
+            try:
+                return wait_until(self.ledger_agrees, "", 1.5)
+            except TimeoutError:
+                return self._look_again()
+        wait_until(agrees, "the ledger is what libvirt runs", seconds)
+
+    def _look_again(self):
+        """Has libvirtd close the connection of virtguardd, which then connects and looks again."""
+        for line in command("virt-admin", "srv-clients-list", "libvirtd").out.splitlines()[2:]:
+            client = line.split()[0]
+            if f"unix_process_id: {self.daemon_pid}" in command("virt-admin", "client-info", "libvirtd", client).out:
+                command("virt-admin", "client-disconnect", "libvirtd", client)
+
     def policy_with_room(self, memory_mib, *, more=""):
         """A policy that leaves that much ordinary memory on this machine, and CPUs without end."""
         reserve_kib = self.held("memory", "capacity") // 1024 - memory_mib * 1024
@@ -364,6 +420,32 @@ overhead = "none"
 memory = "{reserve_kib}KiB"
 {more}
 """
+
+
+class Watch:
+    """Sees how much memory guests ever held at once. They are called NAME-MIB, and what counts are their
+    QEMUs: a place is given back only when its QEMU has ended. (libvirt's list is taken guest by guest, and
+    waits for hooks meanwhile: it may show a guest together with the one that has got its place.)"""
+
+    def __init__(self, host):
+        self.most_mib, self.when = 0, ""
+        self._host, self._ends = host, threading.Event()
+        self._threads = concurrent.futures.ThreadPoolExecutor(1)
+
+    def __enter__(self):
+        self._watching = self._threads.submit(self._run)
+        return self
+
+    def __exit__(self, *_):
+        self._ends.set()
+        self._watching.result()
+
+    def _run(self):
+        while not self._ends.wait(0.02):
+            names = self._host.qemus()
+            held = sum(int(name.rpartition("-")[2]) for name in names)
+            if held > self.most_mib:
+                self.most_mib, self.when = held, f"{sorted(names)}"
 
 
 def main():

@@ -29,7 +29,7 @@ def enter(keep, not_root_status=77):
     """Returns inside; outside it ends the process with the status that the inside ended with."""
     if _INSIDE in os.environ:
         _fork_from_init()
-        _make_private(keep)
+        make_private(keep)
         return
     if os.geteuid() != 0:
         print("skipped: needs root, for a private libvirtd in namespaces of its own")
@@ -135,7 +135,8 @@ def _fork_from_init():
             os._exit(code if code >= 0 else 128 - code)
 
 
-def _make_private(keep):
+def make_private(keep, host_name="lab"):
+    """For the inside of new mount and host name namespaces: what enter() promises of folders."""
     kept = [(path, os.open(path, os.O_PATH | os.O_DIRECTORY)) for path in keep]
     for path in ("/run", "/tmp"):
         _mount("-t", "tmpfs", "-o", "mode=1777", "lab", path)
@@ -151,7 +152,7 @@ def _make_private(keep):
             _mount("--no-canonicalize", "--rbind", f"/proc/self/fd/{folder}", path, keep=folder)
         os.close(folder)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    subprocess.run(["hostname", "lab"], check=True)
+    subprocess.run(["hostname", host_name], check=True)
 
 
 def _mount(*arguments, keep=None):
