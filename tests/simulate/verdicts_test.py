@@ -56,10 +56,12 @@ class Script:
         self.draw = random_guests.Guests(rng, host)
         self.names = []
         self.drawn = 0
+        self.files = []  # (guest, file) of all that were drawn
         self.booked_for = {}  # guest by reservation
 
     def events(self):
-        kinds = {self.start: 60, self.run: 2, self.start_again: 6, self.stop: 45, self.set_ratio: 4, self.reserve: 3}
+        kinds = {self.start: 60, self.run: 2, self.start_again: 6, self.retry: 10, self.stop: 45, self.set_ratio: 4,
+                 self.reserve: 3}
         while self.drawn < GUESTS:
             if event := self.rng.choices(list(kinds), list(kinds.values()))[0]():
                 yield event
@@ -68,12 +70,20 @@ class Script:
         guest = self.draw.draw(self.drawn, name)
         self.drawn += 1
         file = self.simulator.write(f"{self.drawn}.xml", guest.xml())
+        self.files.append((guest, file))
         if not name:
             self.names.append(guest.name)
         return guest, file
 
     def start(self, name=None):
         guest, file = self.guest(name)
+        return Event(file, lambda referee: referee.put(guest), start=guest)
+
+    def retry(self):
+        """One of the last, as it was: what was refused may be remembered."""
+        if not self.files:
+            return None
+        guest, file = self.rng.choice(self.files[-8:])
         return Event(file, lambda referee: referee.put(guest), start=guest)
 
     def start_again(self):
