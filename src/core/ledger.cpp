@@ -200,6 +200,7 @@ void Ledger::add_absence(const std::string& identity, Span span) {
     changed_.insert(identity);
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): what is seen is moved from it
 void Ledger::set_residency(std::map<std::string, Residency> seen, Instant when, const Host& host) {
     Exchange held;
     Exchange untouched;
