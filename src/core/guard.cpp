@@ -32,7 +32,7 @@ std::vector<Fit> Guard::advise(const Domain& domain) {
 
 std::optional<Answer> Guard::admit(const Domain& domain, Instant when, IfKept if_kept) {
     Answer given = answer(domain, /*with_returning=*/true);
-    if (returns_in_time(domain, given.demand, when))
+    if (has_its_place(domain, given.demand, when))
         given.decision.reasons.clear();
     else if (if_kept == IfKept::wait && !given.decision.admitted() && next_return_end() &&
              answer(domain, /*with_returning=*/false).decision.admitted())
@@ -42,11 +42,14 @@ std::optional<Answer> Guard::admit(const Domain& domain, Instant when, IfKept if
     return given;
 }
 
-bool Guard::returns_in_time(const Domain& domain, const Demand& demand, Instant when) const {
+bool Guard::has_its_place(const Domain& domain, const Demand& demand, Instant when) const {
     const Guest* guest = ledger_.find(identity_of(domain));
-    return guest != nullptr && guest->state == GuestState::returning &&
-           when < guest->changed + policy_.claim.return_hold &&
-           is_covered(demand.pieces, guest->demand.pieces);
+    if (guest == nullptr || !is_covered(demand.pieces, guest->demand.pieces))
+        return false;
+    // Running: libvirt would not start it again, so it has ended and its release was lost.
+    return guest->state == GuestState::running ||
+           (guest->state == GuestState::returning &&
+            when < guest->changed + policy_.claim.return_hold);
 }
 
 void Guard::expire(Instant now) {

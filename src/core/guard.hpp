@@ -70,9 +70,9 @@ class Guard {
     /// race for one place exactly one gets it. `when` is the exec of the hook that asks. A second
     /// start of the same identity replaces the first's claim, or, refused, leaves it. Nothing is
     /// held for a start that has ended already: a younger message said so.
-    /// A guest that returns to the place kept for it is admitted whatever else has changed. Nothing
-    /// (only with IfKept::wait): the start would fit only in a place that is still kept; ask again
-    /// at next_return_end().
+    /// A guest that returns to the place kept for it, or whose end we were not told of, is admitted
+    /// whatever else has changed. Nothing (only with IfKept::wait): the start would fit only in a
+    /// place that is still kept; ask again at next_return_end().
     [[nodiscard]] std::optional<Answer> admit(const Domain& domain, Instant when, IfKept if_kept);
 
     /// Ends what is kept for guests that did not return in time.
@@ -134,8 +134,8 @@ class Guard {
     void recompute();
     void account_foreign();
     [[nodiscard]] bool is_older(const std::string& identity, Instant when) const;
-    [[nodiscard]] bool returns_in_time(const Domain& domain, const Demand& demand,
-                                       Instant when) const;
+    [[nodiscard]] bool has_its_place(const Domain& domain, const Demand& demand,
+                                     Instant when) const;
     [[nodiscard]] Answer answer(const Domain& domain, bool with_returning);
     void forget(const std::string& identity, Instant when);
     void note_departure(const std::string& identity, Instant when);

@@ -269,7 +269,15 @@ class WhenLibvirtdIsForcedToEnd(unittest.TestCase):
 
 
 class QemuIsKilled(CrashCase):
-    def test_in_a_start(self):
+    def test_before_it_is_ready(self):
+        with concurrent.futures.ThreadPoolExecutor(1) as thread:
+            started = thread.submit(self.start)
+            lab.wait_until(lambda: GUEST in host.qemus(), "its QEMU is there")
+            os.kill(host.qemu_pid(GUEST), signal.SIGKILL)
+            self.assertEqual(started.result().status, 1)
+        self.assert_no_trace()
+
+    def test_when_it_has_started(self):
         for order in (40, 60):
             with self.step(order):
                 host.write_hook(f"{order}-test", at("started", f"kill -9 $(cat {lab.STATUS}/{GUEST}.pid)"))

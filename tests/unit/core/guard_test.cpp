@@ -322,6 +322,19 @@ TEST_CASE("a guest that returns in time is admitted, whatever else changed") {
     CHECK(broken_invariant(guard.ledger()) == "");
 }
 
+TEST_CASE("a guest whose release was lost returns to the place that it still has") {
+    Guard guard(equal_nodes(2, 4, 16 * gib), plain_policy());
+    guard.running(guest(1, 16 * gib), at(10s));
+    Policy policy = guard.policy();
+    policy.reserve.memory = 20 * gib;
+    guard.apply(policy);
+    CHECK_FALSE(admit(guard, guest(1, 17 * gib), at(20s)));
+    CHECK(admit(guard, guest(1, 16 * gib), at(20s)));
+    CHECK(states(guard) == "guest-1 pending 20");
+    CHECK_FALSE(admit(guard, guest(1, 16 * gib), at(21s))); // a claim is no place it has had
+    CHECK(broken_invariant(guard.ledger()) == "");
+}
+
 TEST_CASE("a guest that returns late, larger or bound is decided like any other") {
     struct Row {
         std::string name;
