@@ -169,8 +169,9 @@ void Service::decide(Parked start) {
     const auto given =
         guard_.admit(start.domain, when, may_wait ? core::IfKept::wait : core::IfKept::refuse);
     if (given)
-        return answer(start.domain, *given, start.reply);
-    parked_.push_back(std::move(start));
+        answer(start.domain, *given, start.reply);
+    else
+        parked_.push_back(std::move(start));
     arm_timer();
 }
 
@@ -183,7 +184,8 @@ void Service::answer(const core::Domain& domain, const core::Answer& answer, Rep
         admitted ? std::string() : core::refusal_line(domain.name, answer.decision)));
 }
 
-/// Some place stopped being kept, or some start cannot wait longer: decide those that wait anew.
+/// No place is kept any more, or one less, or some start cannot wait longer: decide those that wait
+/// anew.
 void Service::end_returns() {
     guard_.expire(loop::now());
     std::list<Parked> waiting;
@@ -196,6 +198,8 @@ void Service::end_returns() {
 
 void Service::arm_timer() {
     std::optional<Instant> next = guard_.next_return_end();
+    if (!next && !parked_.empty())
+        return timer_->arm(loop::now()); // the guest whose place they wait for has returned
     for (const Parked& start : parked_) {
         const Instant end = end_of_wait(start.header);
         next = next ? std::min(*next, end) : end;
@@ -402,6 +406,7 @@ void Service::apply(CheckedPolicy loaded) {
     log(Level::notice, "policy: reloaded");
     after_policy_change();
     note_over_capacity();
+    arm_timer(); // places may be kept for another time now
 }
 
 /// The hook learns what concerns it, and a good policy is kept for a start with a bad one.

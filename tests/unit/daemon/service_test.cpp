@@ -259,6 +259,28 @@ TEST_CASE("a start that waits for a place gets it when nobody returns") {
     CHECK(got == wire::encode_reply(prepare, wire::Verdict::admitted, ""));
 }
 
+TEST_CASE("a start that waits for a place is refused when the guest has returned to it") {
+    Bench bench(std::string(bare) + "[claim]\nreturn = \"1h\"\n");
+    (void)bench.send(started, xml(1, 8));
+    (void)bench.send(release, xml(1, 8));
+    std::string got;
+    const wire::Request request{.header = {.exec_time = loop::now(), .wait = 1h},
+                                .body = xml(2, 8)};
+    bench.service->handle(request, [&](std::string reply) {
+        got = std::move(reply);
+        bench.loop.stop(0);
+    });
+    REQUIRE(got.empty());
+    REQUIRE(bench.prepare(xml(1, 8)).verdict == wire::Verdict::admitted);
+    auto end = bench.loop.timer(
+        "end", [&] { bench.loop.stop(0); }, loop::Priority::idle);
+    end->arm_after(20ms);
+    REQUIRE(bench.loop.run().value() == 0);
+    CHECK(got ==
+          wire::encode_reply(prepare, wire::Verdict::refused,
+                             "virtguard: refused web-2: memory: needs 8 GiB, 0 free of 8 GiB"));
+}
+
 TEST_CASE("an older message than what is known is ignored") {
     Bench bench;
     REQUIRE(bench.prepare(xml(1, 5)).verdict == wire::Verdict::admitted);
@@ -331,6 +353,20 @@ TEST_CASE("a place that was kept when the daemon was killed ends though nobody a
     (void)bench.send(reconnect, xml(1, 5));
     (void)bench.send(release, xml(1, 5));
     bench.start();
+    auto end = bench.loop.timer(
+        "end", [&] { bench.loop.stop(0); }, loop::Priority::idle);
+    end->arm_after(20ms);
+    REQUIRE(bench.loop.run().value() == 0);
+    CHECK(bench.guests().empty());
+}
+
+TEST_CASE("a shorter claim.return counts for places that are kept already") {
+    Bench bench(std::string(bare) + "[claim]\nreturn = \"1h\"\n");
+    (void)bench.send(reconnect, xml(1, 5));
+    (void)bench.send(release, xml(1, 5));
+    core::Policy policy;
+    policy.claim.return_hold = 20ms;
+    bench.service->apply(policy);
     auto end = bench.loop.timer(
         "end", [&] { bench.loop.stop(0); }, loop::Priority::idle);
     end->arm_after(20ms);
