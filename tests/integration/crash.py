@@ -73,6 +73,7 @@ class CrashCase(unittest.TestCase):
             path.unlink(missing_ok=True)
         for name in (GUEST, RIVAL):
             host.virsh("destroy", name)
+        lab.wait_until(lambda: host.running() <= {OTHER}, "the guests have ended")
         host.settle()
         self.assertLessEqual(watch.most_mib, ROOM_MIB, f"more ran than fits: {watch.when}")
 

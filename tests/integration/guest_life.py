@@ -119,7 +119,7 @@ class GuestLife(unittest.TestCase):
         self.assert_place_is_free_again()
 
     def test_the_guest_switches_itself_off(self):
-        result = self.start("whole", memory_mib=ROOM_MIB, disk=host.power_off_disk())
+        result = self.start("whole", memory_mib=ROOM_MIB, disk=host.boot_disk())
         self.assertEqual(result.status, 0, result)
         self.assert_place_is_free_again()
         self.assertEqual(host.virsh("domstate", "whole", "--reason").out, "shut off (shutdown)")

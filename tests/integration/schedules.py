@@ -135,15 +135,29 @@ def storm(chance):
             each.result()
 
 
+def end_all_guests():
+    """libvirt 9.0, killed in a start, may go on with a guest that it can never again end; one that starts can."""
+    host.stop_libvirtd(signal.SIGKILL)
+    for name in host.qemus():
+        os.kill(host.qemu_pid(name), signal.SIGKILL)
+    host.start_libvirtd()
+    lab.wait_until(lambda: host.running() == set(), "libvirt has seen them end")
+
+
 class Schedules(unittest.TestCase):
     def check(self, action, *arguments):
+        killed = seen["libvirtd killed"]
         with lab.Watch(host) as watch:
             action(*arguments)
             host.settle()
         self.assertLessEqual(watch.most_mib, ROOM_MIB, f"more ran than fits: {watch.when}")
         running = sum(int(name.rpartition("-")[2]) for name in host.running())
         self.assertEqual(host.held("memory", "free"), (ROOM_MIB - running) * lab.MIB)
-        host.destroy_all()
+        self.assertEqual(host.doctor(), "")
+        if seen["libvirtd killed"] == killed:
+            host.destroy_all()
+        else:
+            end_all_guests()
         lab.wait_until(lambda: host.ledger() == {}, "the ledger is empty")
 
     def test_random_schedules(self):

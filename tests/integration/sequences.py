@@ -69,6 +69,7 @@ class SequenceCase(unittest.TestCase):
     def assert_runs(self, name="guest"):
         self.assertEqual(host.running(), {name})
         self.assertEqual(host.ledger(), {name: "running"})
+        self.assertEqual(host.doctor(), "")
 
 
 class Sequences(SequenceCase):
@@ -181,7 +182,7 @@ class Sequences(SequenceCase):
         self.assert_gone()
 
     def test_autostart(self):
-        """As at boot: two fit, virtguardd has never seen libvirt, and libvirtd serves nobody before all have started."""
+        """As at boot: two fit, virtguardd does not know libvirt, and libvirtd serves nobody before all have started."""
         names = ["auto-1", "auto-2", "auto-3"]
         for name in names:
             self.define(name)

@@ -10,11 +10,11 @@
 Guests have no disk (or a boot sector) and run under TCG. Nothing here outlives the namespaces.
 """
 import concurrent.futures
-import glob
 import json
 import mmap
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -44,6 +44,8 @@ ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 HOOKS = pathlib.Path("/etc/libvirt/hooks/qemu.d")
 STATUS = pathlib.Path("/run/libvirt/qemu")
 POLICY = pathlib.Path("/etc/virtguard/virtguard.toml")
+KEEP_NOTHING = pathlib.Path("/etc/virtguard/conf.d/keep-nothing.toml")
+NODES = pathlib.Path("/sys/devices/system/node")
 HUGETLBFS = pathlib.Path("/run/hugepages")
 
 LIBVIRTD_CONF = """
@@ -61,9 +63,31 @@ namespaces = []
 stdio_handler = "file"
 """
 
+# Writes a line "NAME OPERATION GUEST=STATE ...". What hooks only tell is heard when they have ended, so that is
+# waited for.
+RECORDED = pathlib.Path("/run/hooks-recorded")
+RECORD_HOOK = f"""states() {{ {CTL} status | awk '/^DOMAIN /{{on = 1; next}} on {{printf " %s=%s", $1, $2}}'; }}
+for try in 1 2 3 4 5 6 7 8 9 10; do
+    states=$(states)
+    case "$2$states " in
+    started*" $1=pending "* | release*" $1=pending "* | release*" $1=running "*) sleep 0.1 ;;
+    *) break ;;
+    esac
+done
+echo "$1 $2 $states" >>{RECORDED}
+"""
+
 # A guest that switches itself off at once: PIIX4's PM1a control register, SLP_EN with the S5 type.
 #   mov dx, 0x604; mov ax, 0x2000; out dx, ax; hlt
-POWER_OFF_BOOT_SECTOR = bytes.fromhex("ba0406b80020eff4").ljust(510, b"\0") + b"\x55\xaa"
+POWER_OFF = "ba0406b80020eff4"
+# Waits for the power button first: enables it in PM1's enable register, writes a U to QEMU's -debugcon, and looks
+# at PM1's status register until the button was pressed.
+#   mov dx, 0x602; mov ax, 0x100; out dx, ax; mov al, 'U'; out 0xe9, al
+#   mov dx, 0x600; 1: in ax, dx; test ah, 1; jz 1b; out dx, ax
+WAIT_FOR_BUTTON = "ba0206b80001efb055e6e9ba0006edf6c40174faef"
+# Tells that it has crashed (pvpanic).
+#   mov dx, 0x505; mov al, 1; out dx, al; hlt
+PANIC = "ba0505b001eef4"
 
 
 def enter():
@@ -82,8 +106,8 @@ def wait_until(question, what, seconds=20):
 
 
 def domain_xml(name, memory_mib=64, vcpus=1, *, hugepages=False, scheduler=None, nodeset=None,
-               uuid=None, disk=None, arguments=(), metadata=""):
-    """A small TCG guest. arguments are handed to QEMU as they are; metadata is more XML."""
+               uuid=None, disk=None, arguments=(), metadata="", more="", devices=""):
+    """A small TCG guest. arguments are handed to QEMU as they are; metadata, more and devices are more XML."""
     def text(value):
         return xml.sax.saxutils.escape(str(value))
 
@@ -97,11 +121,11 @@ def domain_xml(name, memory_mib=64, vcpus=1, *, hugepages=False, scheduler=None,
              f"<vcpu>{vcpus}</vcpu>",
              f"<numatune><memory mode='strict' nodeset='{nodeset}'/></numatune>" if nodeset else "",
              "<os><type arch='x86_64' machine='pc'>hvm</type></os>",
-             "<features><acpi/></features>",
+             "<features><acpi/></features>", more,
              "<devices><emulator>/usr/bin/qemu-system-x86_64</emulator>",
-             f"<disk type='file'><driver type='raw'/><source file='{disk}'/><target dev='hda'/></disk>"
-             if disk else "",
-             "<controller type='usb' model='none'/><memballoon model='none'/></devices>",
+             f"<disk type='file'><driver type='{'qcow2' if str(disk).endswith('.qcow2') else 'raw'}'/>"
+             f"<source file='{disk}'/><target dev='hda'/></disk>" if disk else "",
+             devices, "<controller type='usb' model='none'/><memballoon model='none'/></devices>",
              "<qemu:commandline>" + "".join(f"<qemu:arg value='{text(a)}'/>" for a in arguments)
              + "</qemu:commandline>" if arguments else ""]
     return ("<domain type='qemu' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>"
@@ -177,8 +201,8 @@ class HugepagePool:
     """The 2 MiB pool of the first NUMA node that has memory. The guardian puts it back."""
 
     def __init__(self):
-        pools = sorted(glob.glob("/sys/devices/system/node/node*/hugepages/hugepages-2048kB"))
-        self.folder = pathlib.Path(pools[0]) if pools else None
+        pools = sorted(NODES.glob("*/hugepages/hugepages-2048kB"))
+        self.folder = pools[0] if pools else None
 
     def read(self, counter):
         return int((self.folder / f"{counter}_hugepages").read_text()) if self.folder else 0
@@ -200,6 +224,7 @@ class Lab:
         self.pool = HugepagePool()
         self._policy, self._hugepages, self._with_daemon = policy, hugepages, daemon
         self._libvirtd = self._daemon = None
+        self._recorded = 0  # characters of RECORDED that were read
         self._folder = pathlib.Path("/var/lab")  # XML of guests, disks
         self._folder.mkdir(exist_ok=True)
 
@@ -275,6 +300,7 @@ class Lab:
         return self._daemon.pid
 
     def start_daemon(self, *options):
+        self._keep_room()
         with open("/var/log/virtguardd.log", "ab") as log:
             self._daemon = subprocess.Popen([DAEMON, *options], stdout=log, stderr=log,
                                             env=ENVIRONMENT)
@@ -302,12 +328,43 @@ class Lab:
         path.write_text("#!/bin/sh\n" + script)
         path.chmod(0o755)
 
+    @staticmethod
+    def remove_hook(name):
+        (HOOKS / name).unlink(missing_ok=True)
+
+    def record_hooks(self):
+        """From now on hooks_seen() tells what libvirt told its hooks, and what virtguardd then held."""
+        self.write_hook("90-record", RECORD_HOOK)
+
+    def hooks_seen(self):
+        """What came since it was last asked: "OPERATION STATE" in lists by guest; "-" where nothing is held."""
+        text = RECORDED.read_text()[self._recorded:] if RECORDED.exists() else ""
+        self._recorded += len(text)
+        seen = {}
+        for line in text.splitlines():
+            name, operation, states = line.split(" ", 2)
+            states = dict(state.split("=") for state in states.split())
+            seen.setdefault(name, []).append(f"{operation} {states.get(name, '-')}")
+        return seen
+
     def reload_policy(self, text):
         """Puts a policy in the place of the old one; returns when the daemon has read it."""
-        before = self.daemon_log()
         self.write_policy(text)
+        self._reload()
+
+    def _reload(self):
+        before = self.daemon_log()
         self.signal_reload()
         wait_until(lambda: "policy" in self.daemon_log()[len(before):], "virtguardd read its policy again")
+
+    def end_kept_places(self):
+        """What is kept for guests that may return is kept no longer, as by a policy that keeps nothing."""
+        KEEP_NOTHING.parent.mkdir(exist_ok=True)
+        KEEP_NOTHING.write_text('[claim]\nreturn = "0s"\n')
+        self._reload()
+        wait_until(lambda: "returning" not in self.ledger().values(), "no place is kept")
+        KEEP_NOTHING.unlink()
+        self._reload()
 
     def signal_reload(self):
         self._daemon.send_signal(signal.SIGHUP)
@@ -328,10 +385,10 @@ class Lab:
         done = self.virsh("define", path)
         assert done.status == 0, done
 
-    def power_off_disk(self):
-        """The path of a disk whose boot sector switches the guest off."""
-        path = self._folder / "power-off.img"
-        path.write_bytes(POWER_OFF_BOOT_SECTOR.ljust(MIB, b"\0"))
+    def boot_disk(self, code=POWER_OFF):
+        """The path of a disk whose boot sector is that code, in hexadecimal."""
+        path = self._folder / f"{code}.img"
+        path.write_bytes((bytes.fromhex(code).ljust(510, b"\0") + b"\x55\xaa").ljust(MIB, b"\0"))
         return path
 
     def start_all(self, names, *options):
@@ -417,9 +474,19 @@ cpu = 1000
 [memory]
 overhead = "none"
 [reserve]
-memory = "{reserve_kib}KiB"
+memory = "{reserve_kib}KiB" # all but {memory_mib} MiB
 {more}
 """
+
+    @staticmethod
+    def _keep_room():
+        """Some virtual machines get more memory as they run: what a new daemon finds is reserved, too."""
+        kib = sum(int(path.read_text().split("MemTotal:")[1].split()[0]) for path in NODES.glob("*/meminfo"))
+        for pool in NODES.glob("*/hugepages/hugepages-*kB"):
+            kib -= int((pool / "nr_hugepages").read_text()) * int(pool.name.split("-")[1][:-2])
+        POLICY.write_text(re.sub(r'memory = "\d+KiB" # all but (\d+) MiB',
+                                 lambda found: f'memory = "{kib - int(found[1]) * 1024}KiB" # all but {found[1]} MiB',
+                                 POLICY.read_text()))
 
 
 class Watch:
