@@ -13,16 +13,18 @@ import uuid
 import lab
 import namespace
 
-UUID_VARIABLE = "LAB_TEST_UUID"
-PAGES = 24
+UUID_VARIABLE, PAGES_VARIABLE = "LAB_TEST_UUID", "LAB_TEST_PAGES"
+GUEST_PAGES = 16
+# More than the machine has, so that the lab has to make some.
+PAGES = lab.HugepagePool().read("free") + GUEST_PAGES + 8
 
 
 def guest_program():
     """Inside: two guests, one on hugepages; says so and stays."""
     lab.enter()
-    with lab.Lab(hugepages=PAGES, daemon=False) as host:
+    with lab.Lab(hugepages=int(os.environ[PAGES_VARIABLE]), daemon=False) as host:
         host.define(lab.domain_xml("plain", uuid=os.environ[UUID_VARIABLE]))
-        host.define(lab.domain_xml("huge", memory_mib=32, hugepages=True))
+        host.define(lab.domain_xml("huge", memory_mib=GUEST_PAGES * 2, hugepages=True))
         for name in ("plain", "huge"):
             print(host.virsh("start", name), flush=True)
         print("free pages", host.pool.read("free"), flush=True)
@@ -46,16 +48,22 @@ def processes_that_mention(text):
 
 
 class LabEndsWhole(unittest.TestCase):
+    def start_guests(self, mark, stdout):
+        outside = subprocess.Popen([sys.executable, __file__, "guests"], stdout=stdout, text=True,
+                                   env={**os.environ, UUID_VARIABLE: mark, PAGES_VARIABLE: str(PAGES)})
+        self.addCleanup(outside.wait)
+        self.addCleanup(outside.kill)  # a failure too leaves no lab, for which the next one would wait
+        return outside
+
     def end_by(self, number, status):
         pools_before, mounts_before = pools(), pathlib.Path("/proc/self/mounts").read_text()
         mark = str(uuid.uuid4())
-        outside = subprocess.Popen([sys.executable, __file__, "guests"], stdout=subprocess.PIPE, text=True,
-                                   env={**os.environ, UUID_VARIABLE: mark})
+        outside = self.start_guests(mark, subprocess.PIPE)
         with outside.stdout:
             said = [outside.stdout.readline().strip() for _ in range(3)]
             self.assertIn("Domain 'plain' started", said[0])
             self.assertIn("Domain 'huge' started", said[1])
-            self.assertEqual(said[2], f"free pages {PAGES - 16}")
+            self.assertEqual(said[2], f"free pages {PAGES - GUEST_PAGES}")
             self.assertNotEqual(pools(), pools_before)
             outside.send_signal(number)
             self.assertEqual(outside.wait(timeout=20), status)
@@ -76,8 +84,7 @@ class LabEndsWhole(unittest.TestCase):
         before = pools()
         for tenths in range(1, 12, 2):
             mark = str(uuid.uuid4())
-            outside = subprocess.Popen([sys.executable, __file__, "guests"], stdout=subprocess.DEVNULL,
-                                       env={**os.environ, UUID_VARIABLE: mark})
+            outside = self.start_guests(mark, subprocess.DEVNULL)
             time.sleep(tenths / 10)  # the moment is what is tested
             outside.terminate()
             self.assertIn(outside.wait(timeout=20), (143, -signal.SIGTERM))

@@ -4,6 +4,7 @@
 import concurrent.futures
 import os
 import pathlib
+import select
 import signal
 import subprocess
 import time
@@ -66,27 +67,31 @@ def wake_ups(pid):
 
 
 class Lookup:
-    """Asks libvirtd for a domain. A question that waits is left waiting: libvirtd closes the connection of one that
-    is killed on its main thread, which then waits for the domains too, and sends no event to anybody."""
+    """Asks libvirtd for a domain, always on one connection: libvirtd closes a connection on its main thread, which
+    waits for the list of domains where that is locked, and then sends no event to anybody."""
 
     def __init__(self):
-        self.asking = None
+        self.virsh = subprocess.Popen(["virsh", "--quiet", "--connect", "qemu:///system"], env=lab.ENVIRONMENT,
+                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.asked = 0
 
-    def waits(self):
+    def waits(self, seconds=2):
         """Whether libvirtd now answers nobody who asks for a domain."""
-        if self.asking is None:
-            self.asking = subprocess.Popen(["virsh", "--connect", "qemu:///system", "domid", "quick"],
-                                           env=lab.ENVIRONMENT, stdout=subprocess.DEVNULL)
-        try:
-            self.stop(seconds=2)
-        except subprocess.TimeoutExpired:
-            return True
+        self.asked += 1
+        self.virsh.stdin.write(f"domid quick; echo answer-{self.asked}\n".encode())
+        self.virsh.stdin.flush()
+        said, deadline = b"", time.monotonic() + seconds
+        while f"\nanswer-{self.asked}\n".encode() not in said:
+            if not select.select([self.virsh.stdout], [], [], max(0, deadline - time.monotonic()))[0]:
+                return True
+            said += os.read(self.virsh.stdout.fileno(), 4096) or self.fail()
         return False
 
-    def stop(self, seconds=60):
-        if self.asking is not None:
-            self.asking.wait(seconds)
-            self.asking = None
+    def fail(self):
+        raise RuntimeError(f"virsh ended with {self.virsh.wait()}")
+
+    def stop(self):
+        self.virsh.communicate(timeout=60)
 
 
 def call_hook(name, xml, operation, sub_operation):
@@ -161,9 +166,10 @@ class WaitingHook(unittest.TestCase):
     def test_the_thread_that_answers_never_calls_libvirt(self):
         daemon = host.daemon_pid
         trace = Trace("-p", str(daemon))
-        looks = ("virDomainLookupByUUID", "virConnectListAllDomains")
+        # All that virtguardd asks libvirtd about domains: one of them waits, and which one is chance.
+        questions = ("virConnectListAllDomains", "virDomainLookupByUUID", "virDomainGetXMLDesc", "virDomainIsActive")
         try:
-            self.ask_while_libvirt_waits(is_stuck=lambda: trace.calls()[-1][1] in looks)
+            self.ask_while_libvirt_waits(is_stuck=lambda: trace.calls()[-1][1] in questions)
         finally:
             trace.stop()  # the daemon dies of breakpoints that nobody handles any more
             host.stop_daemon(signal.SIGKILL)
