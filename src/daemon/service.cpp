@@ -85,8 +85,7 @@ Result<> Service::watch_machine(loop::Loop& loop) {
     auto residency =
         ResidencyWatch::create(loop, files_, guard_, options_.root,
                                [this](ResidencyRound round) { note_residency(std::move(round)); });
-    auto taking_in = loop.deferred(
-        "residency", [this] { take_in_residency(); }, loop::Priority::normal);
+    auto taking_in = loop.deferred("residency", [this] { take_in_residency(); });
     auto topology = TopologyWatch::create(
         loop, files_, options_.root, [this](core::Topology found) { apply(std::move(found)); });
     auto status_files =
