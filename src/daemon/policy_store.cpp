@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/file.hpp"
 #include "base/unique.hpp"
 #include "policy/load.hpp"
 
@@ -27,7 +28,6 @@ std::error_code last_error() {
     return {errno, std::generic_category()};
 }
 
-/// An empty file would be a good policy of nothing but defaults: a crash must not leave one.
 Result<> make_durable(const fs::path& path) {
     const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (!fd || ::fsync(fd.get()) != 0)
@@ -35,11 +35,12 @@ Result<> make_durable(const fs::path& path) {
     return {};
 }
 
+/// An empty file would be a good policy of nothing but defaults: a crash must not leave one.
 Result<> copy_one(const fs::path& from, const fs::path& to) {
-    std::error_code error;
-    if (!fs::copy_file(from, to, error))
-        return failed(from, error);
-    return make_durable(to);
+    const auto text = read_file(from, policy::max_file_bytes);
+    if (!text)
+        return std::unexpected(text.error());
+    return replace_file(to, *text, Durability::durable, 0600);
 }
 
 /// Copies whatever load_directory() may read; what it does not read does no harm.

@@ -115,6 +115,7 @@ class StateFiles(unittest.TestCase):
         self.addCleanup(subprocess.run, ["umount", "--lazy", folder], check=True)
         said = self.restart(lambda: fill(folder / "filler"))
         self.assertIn(f"{folder}/hook.conf: cannot be written: No space left on device", said)
+        self.assertRegex(said, f"not kept as the last good one: {folder}/last-good-policy.new.*: No space left on device")
 
 
 if __name__ == "__main__":

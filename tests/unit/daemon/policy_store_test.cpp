@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <csignal>
+
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -131,4 +134,20 @@ TEST_CASE("a state folder that is not there is an error and not a crash") {
     const auto kept = keep_as_last_good(places.policy.path(), state, core::Policy{});
     REQUIRE_FALSE(kept.has_value());
     CHECK(kept.error().what == (state / "last-good-policy.new").string() + ": Not a directory");
+}
+
+TEST_CASE("a full state folder was blamed on the policy's own file") {
+    Places places;
+    places.policy.write("virtguard.toml", "mode = \"observe\"\n");
+    rlimit limit{};
+    REQUIRE(::getrlimit(RLIMIT_FSIZE, &limit) == 0);
+    const rlimit low{.rlim_cur = 3, .rlim_max = limit.rlim_max};
+    const auto old_handler = std::signal(SIGXFSZ, SIG_IGN); // so that it is an error
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &low) == 0);
+    const auto kept = places.keep();
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    std::signal(SIGXFSZ, old_handler);
+    REQUIRE_FALSE(kept.has_value());
+    CHECK(kept.error().what == places.state.file("last-good-policy.new/virtguard.toml") +
+                                   ": cannot be written: File too large");
 }
