@@ -99,7 +99,10 @@ std::vector<core::Guest> GuestStore::load() {
 
 void GuestStore::save(core::Guard& guard) {
     unsaved_.merge(guard.take_changed());
-    const auto saved = save_all(guard.ledger());
+    const bool was_open = is_open_;
+    auto saved = save_all(guard.ledger());
+    if (!saved && was_open) // somebody may have deleted the folder
+        saved = save_all(guard.ledger());
     const std::string problem = saved ? "" : saved.error().what;
     if (!saved && problem != problem_)
         log(Level::error, "{}; a virtguardd that starts now would not know all guests", problem);
@@ -108,12 +111,22 @@ void GuestStore::save(core::Guard& guard) {
     problem_ = problem;
 }
 
+void GuestStore::save_anew(core::Guard& guard) {
+    is_open_ = false;
+    want_all(guard.ledger());
+    save(guard);
+}
+
+void GuestStore::want_all(const core::Ledger& ledger) {
+    for (const auto& [identity, guest] : ledger.guests())
+        unsaved_.insert(identity);
+}
+
 Result<> GuestStore::save_all(const core::Ledger& ledger) {
     if (unsaved_.empty())
         return {};
-    if (!is_open_)
-        for (const auto& [identity, guest] : ledger.guests())
-            unsaved_.insert(identity); // the folder may be a new one
+    if (!is_open_) // the folder may be a new one
+        want_all(ledger);
     if (auto opened = open(); !opened)
         return opened;
     while (!unsaved_.empty()) {

@@ -30,12 +30,16 @@ class GuestStore {
     /// written now is written with the next change.
     void save(core::Guard& guard);
 
+    /// Keeps all guests, whatever is there: what was kept before is lost.
+    void save_anew(core::Guard& guard);
+
     /// Why not all that changed is kept; "" when it is.
     [[nodiscard]] const std::string& problem() const { return problem_; }
 
   private:
     [[nodiscard]] Result<> open();
     [[nodiscard]] Result<> save_one(const std::string& identity, const core::Guest* guest) const;
+    void want_all(const core::Ledger& ledger);
     [[nodiscard]] Result<> save_all(const core::Ledger& ledger);
 
     std::filesystem::path folder_;

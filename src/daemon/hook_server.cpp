@@ -11,8 +11,6 @@
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 
 #include "base/log.hpp"
 
@@ -28,7 +26,6 @@ constexpr std::chrono::seconds max_age{60};
 /// has read all there is to send, and who waits behind it has little more patience (hook.timeout).
 constexpr std::chrono::seconds patience_when_full{1};
 
-constexpr int backlog = 4096;
 constexpr std::size_t read_size = 65536;
 
 /// Reads of one connection in one turn of the loop, so that one sender does not keep others
@@ -50,50 +47,36 @@ struct HookServer::Connection {
     std::optional<loop::Io> io;
 };
 
-Result<UniqueFd> listen_at(const std::string& path) {
-    const auto failed = [&] { return fail(Errc::io, "{}: {}", path, std::strerror(errno)); };
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    if (path.size() >= sizeof address.sun_path)
-        return fail(Errc::limit, "{}: too long for a socket, which has at most {} bytes", path,
-                    sizeof address.sun_path - 1);
-    std::ranges::copy(path, address.sun_path);
-    UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!listener)
-        return failed();
-    if (::unlink(path.c_str()) < 0 && errno != ENOENT)
-        return failed();
-    const mode_t old_mask = ::umask(0177);
-    const int bound =
-        ::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
-    ::umask(old_mask);
-    if (bound < 0 || ::listen(listener.get(), backlog) < 0)
-        return failed();
-    return listener;
-}
-
 Result<std::unique_ptr<HookServer>> HookServer::create(loop::Loop& loop, UniqueFd listener,
                                                        Handler handler) {
-    std::unique_ptr<HookServer> server(
-        new HookServer(loop, std::move(listener), std::move(handler)));
-    auto* raw = server.get();
-    auto accepting = loop.on_io(
-        "hook socket", server->listener_.get(), EPOLLIN,
-        [raw](std::uint32_t) { raw->accept_all(); }, loop::Priority::important);
-    auto timer = loop.timer("hook connections", [raw] { raw->drop_late(); });
-    if (!accepting)
-        return std::unexpected(accepting.error());
+    std::unique_ptr<HookServer> server(new HookServer(loop, std::move(handler)));
+    auto timer = loop.timer("hook connections", [raw = server.get()] { raw->drop_late(); });
     if (!timer)
         return std::unexpected(timer.error());
-    server->accepting_ = std::make_unique<loop::Io>(*std::move(accepting));
     server->timer_ = std::make_unique<loop::Timer>(*std::move(timer));
+    if (auto listening = server->listen(std::move(listener)); !listening)
+        return std::unexpected(listening.error());
     return server;
 }
 
-HookServer::HookServer(loop::Loop& loop, UniqueFd listener, Handler handler)
-    : loop_(loop), listener_(std::move(listener)), handler_(std::move(handler)) {}
+HookServer::HookServer(loop::Loop& loop, Handler handler)
+    : loop_(loop), handler_(std::move(handler)) {}
 
 HookServer::~HookServer() = default;
+
+Result<> HookServer::listen(UniqueFd listener) {
+    auto accepting = loop_.on_io(
+        "hook socket", listener.get(), EPOLLIN, [this](std::uint32_t) { accept_all(); },
+        loop::Priority::important);
+    if (!accepting)
+        return std::unexpected(accepting.error());
+    if (listener_)
+        accept_all();
+    accepting_ = std::make_unique<loop::Io>(*std::move(accepting));
+    listener_ = std::move(listener);
+    paused_ = false;
+    return {};
+}
 
 void HookServer::accept_all() {
     while (connections_.size() < max_connections) {

@@ -18,10 +18,6 @@
 
 namespace virtguard::daemon {
 
-/// Makes a listening socket at a path, in place of what a dead daemon left there; only root can
-/// connect to it. For a moment it changes the process's umask.
-[[nodiscard]] Result<UniqueFd> listen_at(const std::string& path);
-
 class HookServer {
   public:
     /// As many as libvirtd can have hooks at once (its workers, and a thread per reconnecting
@@ -37,6 +33,10 @@ class HookServer {
     [[nodiscard]] static Result<std::unique_ptr<HookServer>>
     create(loop::Loop& loop, UniqueFd listener, Handler handler);
 
+    /// Serves this socket in place of the one before. Who has connected to that one is served all
+    /// the same.
+    [[nodiscard]] Result<> listen(UniqueFd listener);
+
     HookServer(const HookServer&) = delete;
     HookServer& operator=(const HookServer&) = delete;
     ~HookServer();
@@ -44,7 +44,7 @@ class HookServer {
   private:
     struct Connection;
 
-    HookServer(loop::Loop& loop, UniqueFd listener, Handler handler);
+    HookServer(loop::Loop& loop, Handler handler);
     void accept_all();
     void add(UniqueFd socket);
     void serve(Connection& connection);

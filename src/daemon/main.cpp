@@ -11,9 +11,7 @@
 #include <optional>
 #include <string>
 
-#include <fcntl.h>
 #include <sys/epoll.h>
-#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -23,6 +21,7 @@
 #include "base/text.hpp"
 #include "daemon/files_thread.hpp"
 #include "daemon/hook_server.hpp"
+#include "daemon/run_folder.hpp"
 #include "daemon/service.hpp"
 #include "domxml/parse.hpp"
 #include "host/topology.hpp"
@@ -52,26 +51,15 @@ Result<> make_folder(const std::string& path, mode_t mode) {
     return {};
 }
 
-/// Held for life: two daemons would each admit what fits only once.
-Result<UniqueFd> lock_folder(const std::string& folder) {
-    const std::string path = folder + "/lock";
-    UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    if (!fd)
-        return fail(Errc::io, "{}: {}", path, std::strerror(errno));
-    if (::flock(fd.get(), LOCK_EX | LOCK_NB) < 0)
-        return fail(Errc::unavailable, "{}: another virtguardd runs", path);
-    return fd;
-}
-
 /// The socket systemd made, else our own.
-Result<UniqueFd> hook_listener(const std::string& run_folder) {
+Result<UniqueFd> hook_listener(RunFolder& run_folder) {
     auto passed = loop::listen_fds();
     if (!passed)
         return std::unexpected(passed.error());
     for (loop::PassedSocket& socket : *passed)
         if (socket.name == "hook")
             return std::move(socket.fd);
-    return listen_at(run_folder + "/hook.sock");
+    return run_folder.listen();
 }
 
 /// A descriptor per connection, which may be more than the soft limit of 1024 that daemons get (for
@@ -103,11 +91,12 @@ class Daemon {
     Result<> start(const Options& options);
     Result<> take_folders(const Options& options);
     Result<> start_service(const Options& options);
+    Result<> keep_run_folder();
     Result<> watch_signals_and_mail();
     Result<> start_libvirt(const std::string& uri);
 
     loop::Loop loop_;
-    UniqueFd lock_;
+    std::unique_ptr<RunFolder> run_folder_;
     std::unique_ptr<loop::Mailbox<virt::Message>> from_libvirt_;
     std::unique_ptr<loop::Mailbox<CheckedPolicy>> policies_;
     std::unique_ptr<FilesThread> files_;
@@ -121,26 +110,23 @@ class Daemon {
 
 /// Makes the folders and takes them for this daemon.
 Result<> Daemon::take_folders(const Options& options) {
-    if (auto made = make_folder(options.run_folder, 0755); !made)
-        return made;
     if (auto made = make_folder(options.state_folder, 0755); !made)
         return made;
-    auto lock = lock_folder(options.run_folder);
-    if (!lock)
-        return std::unexpected(lock.error());
-    lock_ = *std::move(lock);
+    auto run_folder = RunFolder::take(options.run_folder);
+    if (!run_folder)
+        return std::unexpected(run_folder.error());
+    run_folder_ = *std::move(run_folder);
     return {};
 }
 
 Result<> Daemon::start_service(const Options& options) {
-    // Before the files thread: the socket is made under a umask, which is the whole process's.
-    auto listener = hook_listener(options.run_folder);
+    auto listener = hook_listener(*run_folder_);
     if (!listener)
         return std::unexpected(listener.error());
     auto topology = load_topology(options);
     if (!topology)
         return context(topology.error(), "topology");
-    auto files = FilesThread::start();
+    auto files = FilesThread::start(); // after load_topology(), which may fork
     if (!files)
         return std::unexpected(files.error());
     files_ = *std::move(files);
@@ -162,6 +148,18 @@ Result<> Daemon::start_service(const Options& options) {
         return std::unexpected(hooks.error());
     hooks_ = *std::move(hooks);
     return {};
+}
+
+/// A daemon whose folder is deleted goes on, and one whose folder another has taken ends.
+Result<> Daemon::keep_run_folder() {
+    return run_folder_->keep(
+        loop_, {.on_socket =
+                    [this](UniqueFd listener) {
+                        if (auto listening = hooks_->listen(std::move(listener)); !listening)
+                            log(Level::error, "{}", listening.error().what);
+                    },
+                .on_emptied = [this] { service_->keep_guests_anew(); },
+                .on_taken = [this] { loop_.stop(EXIT_FAILURE); }});
 }
 
 Result<> Daemon::watch_signals_and_mail() {
@@ -221,6 +219,8 @@ Result<> Daemon::start(const Options& options) {
         return taken;
     if (auto started = start_service(options); !started)
         return started;
+    if (auto kept = keep_run_folder(); !kept)
+        return kept;
     if (auto watchdog = loop_.enable_watchdog(); !watchdog)
         return std::unexpected(watchdog.error());
     return start_libvirt(options.libvirt_uri);

@@ -68,6 +68,9 @@ class Service {
     /// Puts a reloaded policy in force, or says what is wrong with it and keeps the old one.
     void apply(CheckedPolicy loaded);
 
+    /// Writes all guests to the run folder, which is a new one.
+    void keep_guests_anew() { store_.save_anew(guard_); }
+
     [[nodiscard]] core::Status status() const;
     /// One line for systemd.
     [[nodiscard]] std::string status_line() const;

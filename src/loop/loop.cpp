@@ -7,6 +7,7 @@
 #include <ctime>
 #include <utility>
 
+#include <sys/inotify.h>
 #include <systemd/sd-event.h>
 
 namespace virtguard::loop {
@@ -16,7 +17,8 @@ namespace {
 constexpr std::uint64_t timer_accuracy_usec = 1000;
 
 std::unexpected<Error> failed(const std::string& name, int negative_errno) {
-    return fail(Errc::io, "event loop: {}: {}", name, std::strerror(-negative_errno));
+    return fail(negative_errno == -ENOENT ? Errc::not_found : Errc::io, "event loop: {}: {}", name,
+                std::strerror(-negative_errno));
 }
 
 /// Arming can only fail in ways that are bugs, or (ESTALE) because the loop has already ended.
@@ -36,6 +38,12 @@ int call_deferred(sd_event_source*, void* handler) {
 
 int call_timer(sd_event_source* source, std::uint64_t, void* handler) {
     return call_deferred(source, handler);
+}
+
+int call_watch(sd_event_source*, const inotify_event* event, void* handler) {
+    const std::string_view name = event->len > 0 ? event->name : ""; // padded with NULs
+    (*static_cast<Loop::ChangeHandler*>(handler))(name);
+    return 0;
 }
 
 int call_signal(sd_event_source* source, const signalfd_siginfo*, void* handler) {
@@ -119,6 +127,14 @@ Result<Io> Loop::on_io(const std::string& name, int fd, std::uint32_t events, Io
     sd_event_source* source = nullptr;
     const int r = sd_event_add_io(handle(), &source, fd, events, call_io, nullptr);
     return own<Io>(r, source, std::move(handler), name, priority, SD_EVENT_ON);
+}
+
+Result<Watch> Loop::on_change(const std::string& name, const std::string& folder,
+                              std::uint32_t changes, ChangeHandler handler, Priority priority) {
+    sd_event_source* source = nullptr;
+    const int r = sd_event_add_inotify(handle(), &source, folder.c_str(), changes | IN_ONLYDIR,
+                                       call_watch, nullptr);
+    return own<Watch>(r, source, std::move(handler), name, priority, SD_EVENT_ON);
 }
 
 Result<Timer> Loop::timer(const std::string& name, Handler handler, Priority priority) {

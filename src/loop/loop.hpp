@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
@@ -25,7 +26,7 @@ namespace virtguard::loop {
 [[nodiscard]] Instant now();
 
 /// Smaller is served first; these are sd-event's own numbers.
-enum class Priority : std::int64_t { important = -100, normal = 0, idle = 100 };
+enum class Priority : std::int64_t { urgent = -200, important = -100, normal = 0, idle = 100 };
 
 struct SourceDeleter {
     void operator()(sd_event_source* source) const noexcept;
@@ -44,6 +45,15 @@ class Io {
     SourcePtr source_;
 };
 
+/// A folder that is watched. What happens above it, or is mounted over it, is not told.
+class Watch {
+  public:
+    explicit Watch(SourcePtr source) : source_(std::move(source)) {}
+
+  private:
+    SourcePtr source_;
+};
+
 /// Fires once per arming, not before its time and, when the loop is free, within a millisecond.
 class Timer {
   public:
@@ -57,7 +67,8 @@ class Timer {
     SourcePtr source_;
 };
 
-/// Work put off until nothing more urgent is waiting; scheduled twice, it still runs once.
+/// Work put off until nothing more urgent is waiting; scheduled twice, it still runs once. What
+/// schedules itself again keeps all else of its own priority waiting, too.
 class Deferred {
   public:
     explicit Deferred(SourcePtr source) : source_(std::move(source)) {}
@@ -83,12 +94,19 @@ class Loop {
   public:
     using Handler = std::move_only_function<void()>;
     using IoHandler = std::move_only_function<void(std::uint32_t events)>;
+    using ChangeHandler = std::move_only_function<void(std::string_view name)>;
 
     [[nodiscard]] static Result<Loop> create();
 
     /// `name` appears in sd-event's messages and in errors.
     [[nodiscard]] Result<Io> on_io(const std::string& name, int fd, std::uint32_t events,
                                    IoHandler handler, Priority priority = Priority::normal);
+    /// changes: inotify(7)'s IN_CREATE, IN_MOVED_TO, ... The handler gets the name of what changed
+    /// in the folder, "" for the folder itself; after the folder's end nothing more. Error:
+    /// not_found where there is no such folder.
+    [[nodiscard]] Result<Watch> on_change(const std::string& name, const std::string& folder,
+                                          std::uint32_t changes, ChangeHandler handler,
+                                          Priority priority = Priority::normal);
     [[nodiscard]] Result<Timer> timer(const std::string& name, Handler handler,
                                       Priority priority = Priority::normal);
     [[nodiscard]] Result<Deferred> deferred(const std::string& name, Handler handler,

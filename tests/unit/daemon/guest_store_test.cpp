@@ -160,3 +160,25 @@ TEST_CASE("a folder that cannot be used keeps no store from being made") {
     bench.folder.write("guests", "in the way");
     CHECK(bench.kept().empty());
 }
+
+TEST_CASE("a folder that was deleted is made again at once, with all guests in it") {
+    Bench bench;
+    auto store = bench.store();
+    bench.guard.running(domain(1), noon);
+    store.save(bench.guard);
+    fs::remove_all(bench.folder.path() / "guests");
+    bench.guard.running(domain(2), noon);
+    store.save(bench.guard);
+    CHECK(store.problem() == "");
+    CHECK(bench.kept() == "web-1 running, web-2 running");
+}
+
+TEST_CASE("where all that was kept is lost, it is kept anew though nothing has changed") {
+    Bench bench;
+    auto store = bench.store();
+    bench.guard.running(domain(1), noon);
+    store.save(bench.guard);
+    fs::remove_all(bench.folder.path() / "guests");
+    store.save_anew(bench.guard);
+    CHECK(bench.kept() == "web-1 running");
+}

@@ -18,6 +18,7 @@
 
 #include "../folder.hpp"
 #include "daemon/hook_server.hpp"
+#include "daemon/run_folder.hpp"
 #include "loop/mailbox.hpp"
 
 using namespace virtguard;
@@ -313,16 +314,4 @@ TEST_CASE("only root is heard, whatever the mode of the socket") {
     CHECK(WIFEXITED(ended));
     CHECK(WEXITSTATUS(ended) == 0);
     CHECK(bench.ask("from root") == reply_to("from root"));
-}
-
-TEST_CASE("a socket replaces what a dead daemon left, and says where it cannot be") {
-    const Folder folder;
-    const std::string path = folder.path() / "hook.sock";
-    REQUIRE(listen_at(path).has_value());
-    REQUIRE(listen_at(path).has_value());
-    const std::string absent = folder.path() / "absent/hook.sock";
-    CHECK(listen_at(absent).error().what == absent + ": No such file or directory");
-    const std::string longest(108, 'x');
-    CHECK(listen_at(longest).error().what ==
-          longest + ": too long for a socket, which has at most 107 bytes");
 }

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <csignal>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <sys/epoll.h>
+#include <sys/inotify.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
 
+#include "../folder.hpp"
 #include "base/unique.hpp"
 #include "loop/loop.hpp"
 #include "loop/mailbox.hpp"
@@ -118,6 +121,52 @@ TEST_CASE("a destroyed source is silent and has let go of its handler") {
     last.schedule();
     CHECK(loop.run().value() == 0);
     CHECK(*held == 0);
+}
+
+TEST_CASE("what happens in a folder reaches its handler by name") {
+    struct Row {
+        std::string name;
+        std::uint32_t change;
+        void (*deed)(const Folder&);
+        std::string told;
+    };
+    namespace fs = std::filesystem;
+    const auto row = GENERATE(values<Row>({
+        {"created", IN_CREATE, [](const Folder& f) { f.write("watched/fresh", ""); }, "fresh"},
+        {"deleted", IN_DELETE, [](const Folder& f) { fs::remove(f.file("watched/old")); }, "old"},
+        {"replaced", IN_MOVED_TO,
+         [](const Folder& f) { fs::rename(f.file("new"), f.file("watched/old")); }, "old"},
+        {"renamed itself", IN_MOVE_SELF,
+         [](const Folder& f) { fs::rename(f.file("watched"), f.file("else")); }, ""},
+        {"deleted itself", IN_DELETE_SELF,
+         [](const Folder& f) { fs::remove_all(f.file("watched")); }, ""},
+    }));
+    const Folder folder;
+    folder.write("watched/old", "");
+    folder.write("new", "");
+    CAPTURE(row.name);
+    Loop loop = Loop::create().value();
+    std::vector<std::string> told;
+    const auto watch =
+        loop.on_change("folder", folder.file("watched"), row.change, [&](std::string_view name) {
+            told.emplace_back(name);
+            loop.stop(0);
+        });
+    REQUIRE(watch.has_value());
+    row.deed(folder);
+    CHECK(loop.run().value() == 0);
+    CHECK(told == std::vector{row.told});
+}
+
+TEST_CASE("a folder that is not there cannot be watched") {
+    const Folder folder;
+    folder.write("file", "");
+    Loop loop = Loop::create().value();
+    const auto absent = loop.on_change("run folder", folder.file("absent"), IN_CREATE, [](auto) {});
+    CHECK(absent.error().code == Errc::not_found);
+    CHECK(absent.error().what == "event loop: run folder: No such file or directory");
+    const auto file = loop.on_change("run folder", folder.file("file"), IN_CREATE, [](auto) {});
+    CHECK(file.error().what == "event loop: run folder: Not a directory");
 }
 
 TEST_CASE("a timer fires once, not early, and can be armed again from its handler") {
