@@ -88,18 +88,15 @@ Result<> Service::watch_machine(loop::Loop& loop) {
     auto taking_in = loop.deferred("residency", [this] { take_in_residency(); });
     auto topology = TopologyWatch::create(
         loop, files_, options_.root, [this](core::Topology found) { apply(std::move(found)); });
-    auto status_files =
-        StatusWatch::create(loop, options_.root / "run/libvirt/qemu",
-                            [this](std::string_view name) { status_file_written(name); });
     if (!residency)
         return std::unexpected(residency.error());
     if (!topology)
         return std::unexpected(topology.error());
-    if (!status_files)
-        return std::unexpected(status_files.error());
-    status_files_ = *std::move(status_files);
     if (!taking_in)
         return std::unexpected(taking_in.error());
+    status_files_ =
+        std::make_unique<StatusWatch>(loop, options_.root / "run/libvirt/qemu",
+                                      [this](std::string_view name) { status_file_written(name); });
     residency_ = *std::move(residency);
     taking_in_ = *std::move(taking_in);
     topology_ = *std::move(topology);

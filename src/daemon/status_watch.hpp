@@ -6,12 +6,9 @@
 
 #include <filesystem>
 #include <functional>
-#include <memory>
 #include <optional>
-#include <string>
+#include <string_view>
 
-#include "base/error.hpp"
-#include "base/unique.hpp"
 #include "loop/loop.hpp"
 
 namespace virtguard::daemon {
@@ -20,9 +17,8 @@ class StatusWatch {
   public:
     /// folder: libvirt's, such as /run/libvirt/qemu. `written` runs in the loop with a domain's
     /// name, as libvirt spells it in the file's name. The loop must outlive the watch.
-    [[nodiscard]] static Result<std::unique_ptr<StatusWatch>>
-    create(loop::Loop& loop, std::filesystem::path folder,
-           std::function<void(std::string_view name)> written);
+    StatusWatch(loop::Loop& loop, std::filesystem::path folder,
+                std::function<void(std::string_view name)> written);
     StatusWatch(const StatusWatch&) = delete;
     StatusWatch& operator=(const StatusWatch&) = delete;
     ~StatusWatch() = default;
@@ -32,13 +28,12 @@ class StatusWatch {
     void renew();
 
   private:
-    StatusWatch(std::filesystem::path folder, UniqueFd inotify)
-        : folder_(std::move(folder)), inotify_(std::move(inotify)) {}
-    void read(const std::function<void(std::string_view name)>& written);
+    void tell(std::string_view file) const;
 
+    loop::Loop& loop_;
     std::filesystem::path folder_;
-    UniqueFd inotify_;
-    std::optional<loop::Io> events_;
+    std::function<void(std::string_view name)> written_;
+    std::optional<loop::Watch> watch_; ///< nothing while there is no folder
 };
 
 } // namespace virtguard::daemon

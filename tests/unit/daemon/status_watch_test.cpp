@@ -34,12 +34,13 @@ class Bench {
     std::unique_ptr<StatusWatch> watch;
 
     void start() {
-        watch = StatusWatch::create(loop, folder.path() / "qemu", [this](std::string_view name) {
-                    if (name == "end")
-                        loop.stop(0);
-                    else
-                        told.emplace_back(name);
-                }).value();
+        watch = std::make_unique<StatusWatch>(loop, folder.path() / "qemu",
+                                              [this](std::string_view name) {
+                                                  if (name == "end")
+                                                      loop.stop(0);
+                                                  else
+                                                      told.emplace_back(name);
+                                              });
     }
 };
 
