@@ -9,12 +9,11 @@
 #include <utility>
 
 #include "base/text.hpp"
-#include "ctl/libvirt.hpp"
+#include "ctl/ask.hpp"
 #include "ctl/show.hpp"
 #include "host/hugepages.hpp"
 #include "host/residency.hpp"
 #include "virt/domains.hpp"
-#include "wire/exchange.hpp"
 
 namespace virtguard::ctl {
 
@@ -132,19 +131,9 @@ class Comparison {
 
 // ------------------------------------------------------------------ asking
 
-Result<std::string> ask_daemon(const LedgerCheckOptions& options, wire::Operation operation,
-                               const std::string& body) {
-    auto reply = wire::exchange(options.socket, operation, body, patience);
-    if (!reply)
-        return context(reply.error(), "virtguardd");
-    if (reply->verdict != wire::Verdict::done)
-        return fail(Errc::invalid, "virtguardd: {}", reply->body);
-    return std::move(reply->body);
-}
-
 /// What the domain asks for, as virtguardd counts.
 Result<core::Quantities> ask_demand(const LedgerCheckOptions& options, const std::string& xml) {
-    const auto document = ask_daemon(options, wire::Operation::check, xml);
+    const auto document = ask_daemon(options.socket, wire::Operation::check, xml);
     if (!document)
         return std::unexpected(document.error());
     auto outcome = json::parse_outcome(*document);
@@ -165,7 +154,7 @@ Result<std::map<std::int64_t, std::int64_t>> read_hugepages_in_use(const std::st
 
 Result<LedgerViews> look(const LedgerCheckOptions& options) {
     LedgerViews views;
-    const auto document = ask_daemon(options, wire::Operation::status, {});
+    const auto document = ask_daemon(options.socket, wire::Operation::status);
     if (!document)
         return std::unexpected(document.error());
     auto status = json::parse_status(*document);
@@ -216,10 +205,8 @@ int check_ledger(const LedgerCheckOptions& options) {
         if (i > 0)
             std::this_thread::sleep_for(between_looks);
         const auto views = look(options);
-        if (!views) {
-            show_error(views.error().what);
-            return views.error().code == Errc::unavailable ? exit_unreachable : exit_bad_input;
-        }
+        if (!views)
+            return failure(views.error());
         guests = views->libvirt.size();
         const std::set<Difference> now = differences(*views);
         std::set<Difference> both;

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // virtguardctl: the operator's tool. virtguardctl(1).
+//
+// Each command is a function that adds its options to the command line and says what to run.
 
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 
 #include "base/text.hpp"
+#include "ctl/ask.hpp"
 #include "ctl/file.hpp"
 #include "ctl/ledger_check.hpp"
-#include "ctl/libvirt.hpp"
 #include "ctl/show.hpp"
 #include "ctl/simulate.hpp"
 #include "domxml/parse.hpp"
 #include "virt/domains.hpp"
-#include "wire/client.hpp"
-#include "wire/exchange.hpp"
 #include "json/document.hpp"
 
 namespace virtguard::ctl {
@@ -30,60 +32,105 @@ struct Options {
     std::string libvirt_uri = "qemu:///system";
     bool json = false;
     SimulateOptions simulate;
+    bool wants_ledger = false;
     LedgerCheckOptions ledger_check;
 };
 
-/// Asks the daemon; when that fails the exit status says whose fault it was.
-int ask(const Options& options, wire::Operation operation, const std::string& body,
-        int (*show)(const Options& options, const std::string& document)) {
-    const auto reply = wire::exchange(options.socket, operation, body, patience);
-    if (!reply && reply.error().code == Errc::limit)
-        return input_error(reply.error());
-    if (!reply) {
-        show_error(fmt::format("virtguardd: {}", reply.error().what));
-        return exit_unreachable;
-    }
-    if (reply->verdict != wire::Verdict::done) {
-        show_error(reply->body);
-        return exit_bad_input;
-    }
-    return show(options, reply->body);
-}
+struct Command {
+    CLI::App* app;
+    std::function<int()> run; ///< the exit status
+};
 
-int show_status(const Options& options, const std::string& document) {
+int status(const Options& options) {
+    const auto document = ask_daemon(options.socket, wire::Operation::status);
+    if (!document)
+        return failure(document.error());
     if (options.json) {
-        print(document + "\n");
+        print(*document + "\n");
         return exit_ok;
     }
-    const auto status = json::parse_status(document);
+    const auto status = json::parse_status(*document);
     if (!status)
-        return input_error(status.error());
+        return failure(status.error());
     print(status_text(*status));
     return exit_ok;
 }
 
-int show_check(const Options& options, const std::string& document) {
-    const auto outcome = json::parse_outcome(document);
+Command add_status(CLI::App& app, Options& options) {
+    CLI::App* command = app.add_subcommand("status", "what the host has, and who holds it");
+    command->add_flag("--json", options.json, "print the daemon's document");
+    return {command, [&options] { return status(options); }};
+}
+
+int check_xml(const Options& options, const std::string& xml) {
+    const auto document = ask_daemon(options.socket, wire::Operation::check, xml);
+    if (!document)
+        return failure(document.error());
+    const auto outcome = json::parse_outcome(*document);
     if (!outcome)
-        return input_error(outcome.error());
-    print(options.json ? document + "\n" : outcome_text(*outcome));
+        return failure(outcome.error());
+    print(options.json ? *document + "\n" : outcome_text(*outcome));
     return outcome->admitted ? exit_ok : exit_refused;
 }
 
 int check(const Options& options) {
     const auto text = read_input(options.file, domxml::max_document_bytes);
-    if (!text)
-        return input_error(text.error());
-    return ask(options, wire::Operation::check, *text, show_check);
+    return text ? check_xml(options, *text) : failure(text.error());
+}
+
+Command add_check(CLI::App& app, Options& options) {
+    CLI::App* command = app.add_subcommand("check", "what would a start be answered now?");
+    command->add_option("FILE", options.file, "domain XML; - reads standard input")->required();
+    command->add_flag("--json", options.json, "print the daemon's document");
+    return {command, [&options] { return check(options); }};
 }
 
 int explain(const Options& options) {
     const auto domain =
         ask_libvirt([&] { return virt::find_domain(options.libvirt_uri, options.domain); });
-    if (domain)
-        return ask(options, wire::Operation::check, domain->xml, show_check);
-    show_error(domain.error().what);
-    return domain.error().code == Errc::unavailable ? exit_unreachable : exit_bad_input;
+    return domain ? check_xml(options, domain->xml) : failure(domain.error());
+}
+
+Command add_explain(CLI::App& app, Options& options) {
+    CLI::App* command = app.add_subcommand(
+        "explain", "what would a start of a domain that libvirt knows be answered?");
+    command->add_option("DOMAIN", options.domain, "its name or UUID")->required();
+    command->add_option("--libvirt-uri", options.libvirt_uri, "the libvirt that knows it")
+        ->capture_default_str();
+    command->add_flag("--json", options.json, "print the daemon's document");
+    return {command, [&options] { return explain(options); }};
+}
+
+Command add_doctor(CLI::App& app, Options& options) {
+    LedgerCheckOptions& ledger = options.ledger_check;
+    CLI::App* command = app.add_subcommand("doctor", "is what virtguardd counts what there is?");
+    command
+        ->add_flag("--ledger", options.wants_ledger, "compare virtguardd, libvirt and the kernel")
+        ->required();
+    command->add_option("--libvirt-uri", ledger.libvirt_uri, "whose guests are counted")
+        ->capture_default_str();
+    command->add_flag("--json", ledger.json, "print one JSON document");
+    return {command, [&options] {
+                options.ledger_check.socket = options.socket;
+                return check_ledger(options.ledger_check);
+            }};
+}
+
+Command add_simulate(CLI::App& app, SimulateOptions& options) {
+    CLI::App* command =
+        app.add_subcommand("simulate", "decide starts on files; needs no daemon, no libvirt");
+    command
+        ->add_option("--topology", options.topology,
+                     "an hwloc XML file, or an hwloc synthetic description")
+        ->required();
+    command->add_option("--pages", options.pages, "NODE:SIZE=COUNT ...: pools of hugepages")
+        ->allow_extra_args(false);
+    command->add_option("--policy", options.policy, "a policy file; the defaults without it");
+    command->add_flag("--json", options.json, "print one JSON document");
+    command->add_option("EVENT", options.events,
+                        "start:FILE, running:FILE, stop:NAME, ratio:RESOURCE=VALUE, "
+                        "reserve:NAME:RESOURCE[@NODE]=VALUE[,...][:NAME]");
+    return {command, [&options] { return simulate(options); }};
 }
 
 /// Takes the events behind "--" from the arguments: CLI11 would let it protect them only where no
@@ -105,44 +152,13 @@ int run(std::vector<std::string> arguments) {
     app.set_version_flag("--version", VIRTGUARD_VERSION);
     app.require_subcommand(1);
     app.add_option("--socket", options.socket, "virtguardd's socket")->capture_default_str();
-
-    CLI::App* status = app.add_subcommand("status", "what the host has, and who holds it");
-    status->add_flag("--json", options.json, "print the daemon's document");
-
-    CLI::App* check_file = app.add_subcommand("check", "what would a start be answered now?");
-    check_file->add_option("FILE", options.file, "domain XML; - reads standard input")->required();
-    check_file->add_flag("--json", options.json, "print the daemon's document");
-
-    CLI::App* explained = app.add_subcommand(
-        "explain", "what would a start of a domain that libvirt knows be answered?");
-    explained->add_option("DOMAIN", options.domain, "its name or UUID")->required();
-    explained->add_option("--libvirt-uri", options.libvirt_uri, "the libvirt that knows it")
-        ->capture_default_str();
-    explained->add_flag("--json", options.json, "print the daemon's document");
-
-    LedgerCheckOptions& ledger = options.ledger_check;
-    bool wants_ledger = false;
-    CLI::App* doctor = app.add_subcommand("doctor", "is what virtguardd counts what there is?");
-    doctor->add_flag("--ledger", wants_ledger, "compare virtguardd, libvirt and the kernel")
-        ->required();
-    doctor->add_option("--libvirt-uri", ledger.libvirt_uri, "whose guests are counted")
-        ->capture_default_str();
-    doctor->add_flag("--json", ledger.json, "print one JSON document");
-
-    SimulateOptions& simulation = options.simulate;
-    CLI::App* simulated =
-        app.add_subcommand("simulate", "decide starts on files; needs no daemon, no libvirt");
-    simulated
-        ->add_option("--topology", simulation.topology,
-                     "an hwloc XML file, or an hwloc synthetic description")
-        ->required();
-    simulated->add_option("--pages", simulation.pages, "NODE:SIZE=COUNT ...: pools of hugepages")
-        ->allow_extra_args(false);
-    simulated->add_option("--policy", simulation.policy, "a policy file; the defaults without it");
-    simulated->add_flag("--json", simulation.json, "print one JSON document");
-    simulated->add_option("EVENT", simulation.events,
-                          "start:FILE, running:FILE, stop:NAME, ratio:RESOURCE=VALUE, "
-                          "reserve:NAME:RESOURCE[@NODE]=VALUE[,...][:NAME]");
+    const std::array commands{
+        add_status(app, options),
+        add_check(app, options),
+        add_explain(app, options),
+        add_doctor(app, options),
+        add_simulate(app, options.simulate),
+    };
     const std::vector<std::string> behind_mark = take_protected(arguments);
     std::ranges::reverse(arguments); // as parse() wants them
     try {
@@ -153,19 +169,11 @@ int run(std::vector<std::string> arguments) {
         show_error(fmt::format("{}; see virtguardctl --help", error.what()));
         return exit_bad_input;
     }
-    simulation.events.insert(simulation.events.end(), behind_mark.begin(), behind_mark.end());
+    auto& events = options.simulate.events;
+    events.insert(events.end(), behind_mark.begin(), behind_mark.end());
     domxml::initialise();
-    if (status->parsed())
-        return ask(options, wire::Operation::status, {}, show_status);
-    if (check_file->parsed())
-        return check(options);
-    if (explained->parsed())
-        return explain(options);
-    if (doctor->parsed()) {
-        ledger.socket = options.socket;
-        return check_ledger(ledger);
-    }
-    return simulate(simulation);
+    return std::ranges::find_if(commands, [](const Command& each) { return each.app->parsed(); })
+        ->run();
 }
 
 } // namespace

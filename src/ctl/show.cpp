@@ -156,9 +156,9 @@ void show_error(std::string_view error) {
     std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
-int input_error(const Error& error) {
+int failure(const Error& error) {
     show_error(error.what);
-    return exit_bad_input;
+    return error.code == Errc::unavailable ? exit_unreachable : exit_bad_input;
 }
 
 std::string event_text(const json::Event& event) {

@@ -21,8 +21,8 @@ void print(std::string_view text);
 [[nodiscard]] bool flush();
 /// "virtguardctl: ..." on stderr.
 void show_error(std::string_view error);
-/// Shows the error; the exit status of bad input.
-int input_error(const Error& error);
+/// Shows the error; the exit status is that of something unreachable, or else of bad input.
+int failure(const Error& error);
 
 /// "start:web.xml: admitted web-1 (cpu 2, memory 4.1 GiB)", then a line per note, each ended.
 [[nodiscard]] std::string event_text(const json::Event& event);

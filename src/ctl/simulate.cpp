@@ -150,20 +150,20 @@ int simulate(const SimulateOptions& given) {
     const SimulateOptions options = with_pages_together(given);
     auto topology = load_topology(options);
     if (!topology)
-        return input_error(topology.error());
+        return failure(topology.error());
     auto policy = load_policy(options.policy, *topology);
     if (!policy)
         return exit_bad_input;
     const auto events = parse_events(options.events);
     if (!events)
-        return input_error(events.error());
+        return failure(events.error());
 
     policy->claim.return_hold = {}; // here no time passes, so nothing can be kept for a while
     core::Guard guard(*std::move(topology), *std::move(policy));
     Simulation simulation(guard);
     for (std::size_t i = 0; i < events->size(); ++i)
         if (const auto done = simulation.run(options.events[i], (*events)[i]); !done)
-            return input_error(done.error());
+            return failure(done.error());
 
     if (options.json)
         print(json::simulation_document(simulation.done(), guard.report()) + "\n");

@@ -1,17 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Questions to libvirt of a person who waits for the answer, but not for ever.
+// Questions to virtguardd and to libvirt of a person who waits for the answer, but not for ever.
 
 #include <chrono>
 #include <future>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
 #include "base/error.hpp"
+#include "wire/protocol.hpp"
 
 namespace virtguard::ctl {
 
 inline constexpr std::chrono::seconds patience{10};
+
+/// The document that virtguardd answers with. Errc::unavailable where it does not answer, with what
+/// to do about it; Errc::limit where the question is too long; Errc::invalid where it says why it
+/// has no answer.
+[[nodiscard]] Result<std::string> ask_daemon(const std::string& socket, wire::Operation operation,
+                                             std::string_view body = {});
 
 /// What the question, which may take for ever, answers within our patience, or Errc::unavailable.
 /// Then it goes on in a thread of its own, and the process is to end soon.
