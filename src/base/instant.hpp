@@ -16,4 +16,8 @@ struct BootClock {
 using Instant = std::chrono::time_point<BootClock>;
 using Span = BootClock::duration;
 
+/// A time of day (CLOCK_REALTIME), for people and for other machines: it jumps, so nothing is
+/// decided by it. Read by loop::wall_time() only.
+using WallTime = std::chrono::sys_time<std::chrono::microseconds>;
+
 } // namespace virtguard

@@ -142,7 +142,8 @@ void Service::prepare(const wire::Request& request, Reply reply) {
         return decide({*std::move(domain), request.header, std::move(reply)});
     if (domain.error().code == Errc::invalid)
         return answer(domxml::parse_identity(request.body),
-                      {.decision = core::refuse_invalid(domain.error(), guard_.policy())}, reply);
+                      {.decision = core::refuse_invalid(domain.error(), guard_.policy())},
+                      exec_time(request.header), reply);
     log(Level::error, "a start was not decided: {}", domain.error().what);
     reply(wire::encode_reply(wire::Operation::prepare, wire::Verdict::error, domain.error().what));
 }
@@ -165,15 +166,16 @@ void Service::decide(Parked start) {
     const auto given =
         guard_.admit(start.domain, when, may_wait ? core::IfKept::wait : core::IfKept::refuse);
     if (given)
-        answer(start.domain, *given, start.reply);
+        answer(start.domain, *given, when, start.reply);
     else
         parked_.push_back(std::move(start));
     arm_timer();
 }
 
-void Service::answer(const core::Domain& domain, const core::Answer& answer, Reply& reply) {
+void Service::answer(const core::Domain& domain, const core::Answer& answer, Instant exec,
+                     Reply& reply) {
     store_.save(guard_); // first: a daemon that ends here has promised nothing it does not know of
-    count(domain, answer);
+    note(domain, answer, exec);
     const bool admitted = answer.decision.admitted();
     reply(wire::encode_reply(
         wire::Operation::prepare, admitted ? wire::Verdict::admitted : wire::Verdict::refused,
@@ -204,20 +206,14 @@ void Service::arm_timer() {
         timer_->arm(*next);
 }
 
-void Service::count(const core::Domain& domain, const core::Answer& answer) {
+void Service::note(const core::Domain& domain, const core::Answer& answer, Instant exec) {
+    history_.note(domain, answer, loop::wall_time(), loop::now() - exec);
     const core::Decision& decision = answer.decision;
     for (const std::string& note : answer.demand.notes)
         log(Level::warning, "{}: {}", printable(domain.name), note);
-    if (decision.would_refuse()) {
-        ++would_refuse_;
-        log(Level::notice, "would refuse {}: {}", printable(domain.name), reasons_line(decision));
-    }
-    if (decision.admitted()) {
-        ++admitted_;
-        return;
-    }
-    ++refused_;
-    log(Level::notice, "refused {}: {}", printable(domain.name), reasons_line(decision));
+    if (!decision.reasons.empty())
+        log(Level::notice, "{} {}: {}", decision.admitted() ? "would refuse" : "refused",
+            printable(domain.name), reasons_line(decision));
 }
 
 /// What a hook tells. A domain that cannot be read (its XML may be cut) is known by its UUID.
@@ -437,11 +433,12 @@ void Service::note_over_capacity() {
 }
 
 core::Status Service::status() const {
+    const std::uint64_t would_refuse = history_.count(core::Verdict::would_refuse);
     core::Status status{.version = VIRTGUARD_VERSION,
                         .mode = guard_.policy().mode,
-                        .admitted = admitted_,
-                        .refused = refused_,
-                        .would_refuse = would_refuse_,
+                        .admitted = history_.count(core::Verdict::admit) + would_refuse,
+                        .refused = history_.count(core::Verdict::refuse),
+                        .would_refuse = would_refuse,
                         .report = guard_.report(),
                         .foreign_memory = guard_.foreign_memory()};
     for (const std::string& error : policy_errors_)

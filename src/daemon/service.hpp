@@ -3,7 +3,6 @@
 // virtguardd: owns the guard and turns what the adapters report into its events. Everything here
 // runs on the main thread and waits for nothing but local kernel files.
 
-#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <list>
@@ -15,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "core/guard.hpp"
+#include "core/history.hpp"
 #include "core/report.hpp"
 #include "daemon/files_thread.hpp"
 #include "daemon/guest_store.hpp"
@@ -72,6 +72,7 @@ class Service {
     void keep_guests_anew() { store_.save_anew(guard_); }
 
     [[nodiscard]] core::Status status() const;
+    [[nodiscard]] const core::History& history() const { return history_; }
     /// One line for systemd.
     [[nodiscard]] std::string status_line() const;
 
@@ -89,7 +90,7 @@ class Service {
     [[nodiscard]] Result<> watch_machine(loop::Loop& loop);
     void prepare(const wire::Request& request, Reply reply);
     void decide(Parked start);
-    void answer(const core::Domain& domain, const core::Answer& answer, Reply& reply);
+    void answer(const core::Domain& domain, const core::Answer& answer, Instant exec, Reply& reply);
     void end_returns();
     void status_file_written(std::string_view name);
     void arm_timer();
@@ -98,7 +99,7 @@ class Service {
     void look(virt::Look seen);
     void look(const virt::DomainLook& seen);
     void apply(core::Topology topology);
-    void count(const core::Domain& domain, const core::Answer& answer);
+    void note(const core::Domain& domain, const core::Answer& answer, Instant exec);
     void refresh_hugepages(core::ForeignPages::Seen seen = core::ForeignPages::Seen::before);
     void note_residency(ResidencyRound round);
     void take_in_residency();
@@ -122,9 +123,7 @@ class Service {
     std::unique_ptr<StatusWatch> status_files_; ///< the same
     AskForLook ask_for_look_;
     std::unique_ptr<loop::Timer> timer_; ///< the end of a kept place, or of a wait for one
-    std::uint64_t admitted_ = 0;
-    std::uint64_t refused_ = 0;
-    std::uint64_t would_refuse_ = 0;
+    core::History history_;
 };
 
 } // namespace virtguard::daemon

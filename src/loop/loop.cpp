@@ -80,6 +80,10 @@ Instant now() {
     return Instant(std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec));
 }
 
+WallTime wall_time() {
+    return std::chrono::floor<WallTime::duration>(std::chrono::system_clock::now());
+}
+
 void SourceDeleter::operator()(sd_event_source* source) const noexcept {
     sd_event_source_disable_unref(source);
 }

@@ -24,6 +24,7 @@ namespace virtguard::loop {
 
 /// CLOCK_BOOTTIME.
 [[nodiscard]] Instant now();
+[[nodiscard]] WallTime wall_time();
 
 /// Smaller is served first; these are sd-event's own numbers.
 enum class Priority : std::int64_t { urgent = -200, important = -100, normal = 0, idle = 100 };

@@ -150,6 +150,28 @@ TEST_CASE("a start that fits is admitted and holds its place") {
     CHECK(status.admitted == 1);
 }
 
+TEST_CASE("starts are remembered with their verdicts, and checks are not") {
+    Bench bench;
+    bench.prepare(xml(1, 5));
+    bench.prepare(xml(2, 5));
+    bench.prepare("<domain/>");
+    bench.send(wire::Operation::check, xml(3, 5));
+    const std::vector<core::DecidedStart> starts = bench.service->history().recent();
+    REQUIRE(starts.size() == 3);
+    CHECK(starts[0].reasons.front().code == core::Code::invalid_domain);
+    CHECK(starts[1].name == "web-2");
+    CHECK(starts[1].verdict == core::Verdict::refuse);
+    CHECK(starts[1].scheduler == "default-scheduler");
+    CHECK(starts[2].verdict == core::Verdict::admit);
+    CHECK(bench.service->history().latencies().count() == 3);
+}
+
+TEST_CASE("the latency of an answer counts from the hook's exec") {
+    Bench bench;
+    bench.send(prepare, xml(1, 5), loop::now() - 300ms);
+    CHECK(bench.service->history().latencies().sum >= 300ms);
+}
+
 TEST_CASE(
     "a start that does not fit is refused with the line for its operator, and leaves nothing") {
     Bench bench;
