@@ -54,10 +54,11 @@ std::int64_t largest_that_fits(Pieces pieces, std::int64_t total, Occupancy& occ
     return fits * unit;
 }
 
-/// Nodes that would take all of the pieces, of those where each of them may lie.
-IdSet nodes_that_take(Pieces pieces, Occupancy& occupancy, const Host& host) {
+/// By node, of those where each of the pieces may lie: what of them would fit there alone.
+std::map<int, std::int64_t> largest_per_node(Pieces pieces, std::int64_t total,
+                                             Occupancy& occupancy, const Host& host) {
     const Resource& resource = pieces.front().resource;
-    IdSet nodes;
+    std::map<int, std::int64_t> largest;
     for (const auto& [node, cpus] : host.node_cpus) {
         const IdSet places = host.places_of(resource, node);
         std::vector<Piece> there(pieces.begin(), pieces.end());
@@ -66,17 +67,20 @@ IdSet nodes_that_take(Pieces pieces, Occupancy& occupancy, const Host& host) {
         if (std::ranges::any_of(there, &IdSet::empty, &Piece::places))
             continue;
         merge_pieces(there);
-        std::vector<Load> loads;
-        loads.reserve(there.size());
-        for (const Piece& piece : there)
-            loads.push_back({&piece.places, piece.whole, piece.amount});
-        if (occupancy.fits(loads))
-            nodes.insert(node);
+        largest[node] = largest_that_fits(there, total, occupancy);
     }
-    return nodes;
+    return largest;
 }
 
 } // namespace
+
+IdSet nodes_for_all(const Fit& fit, std::int64_t demand) {
+    IdSet nodes;
+    for (const auto& [node, largest] : fit.per_node)
+        if (largest >= demand)
+            nodes.insert(node);
+    return nodes;
+}
 
 std::vector<Fit> what_fits(const Demand& demand, Holdings& others, const Host& host) {
     std::vector<Fit> result;
@@ -92,7 +96,7 @@ std::vector<Fit> what_fits(const Demand& demand, Holdings& others, const Host& h
         if (Occupancy* occupancy = others.occupancy(resource))
             result.push_back({.resource = resource,
                               .largest = largest_that_fits(pieces, total, *occupancy),
-                              .nodes = nodes_that_take(pieces, *occupancy, host)});
+                              .per_node = largest_per_node(pieces, total, *occupancy, host)});
         first = last;
     }
     return result;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/text.hpp"
+#include "ctl/amounts.hpp"
 #include "ctl/ask.hpp"
 #include "ctl/show.hpp"
 #include "host/hugepages.hpp"
@@ -23,16 +24,6 @@ using json::Difference;
 
 constexpr int looks = 3;
 constexpr std::chrono::seconds between_looks{1};
-
-std::string amount_text(const core::Resource& resource, std::int64_t amount) {
-    return resource == core::Resource::cpu() ? std::to_string(amount)
-                                             : format_bytes(amount, Rounding::down);
-}
-
-std::int64_t amount_of(const core::Quantities& quantities, const core::Resource& resource) {
-    const auto found = quantities.find(resource);
-    return found == quantities.end() ? 0 : found->second;
-}
 
 /// Every resource of either.
 std::set<core::Resource> resources_of(const core::Quantities& a, const core::Quantities& b) {
@@ -82,7 +73,7 @@ class Comparison {
             const std::int64_t now = amount_of(live.demand, resource);
             if (counted != now)
                 add(guest.name, "{}: virtguardd counts {}, its domain has {} now", resource.name(),
-                    amount_text(resource, counted), amount_text(resource, now));
+                    amount(resource, counted), amount(resource, now));
         }
     }
 
@@ -106,8 +97,8 @@ class Comparison {
             if (amount_of(sum, resource) != amount_of(allocated, resource))
                 add(resource.name(),
                     "virtguardd counts {} as allocated, its running guests have {}",
-                    amount_text(resource, amount_of(allocated, resource)),
-                    amount_text(resource, amount_of(sum, resource)));
+                    amount(resource, amount_of(allocated, resource)),
+                    amount(resource, amount_of(sum, resource)));
     }
 
     /// What is in use beyond what is counted for anybody.
@@ -120,7 +111,7 @@ class Comparison {
                 amount_of(host.foreign, resource) + amount_of(host.reserved, resource);
             if (in_use > counted)
                 add(resource.name(), "the kernel has {} in use, virtguardd counts {}",
-                    amount_text(resource, in_use), amount_text(resource, counted));
+                    amount(resource, in_use), amount(resource, counted));
         }
     }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,10 @@
 #include "ctl/ask.hpp"
 #include "ctl/file.hpp"
 #include "ctl/ledger_check.hpp"
+#include "ctl/outcome_screen.hpp"
 #include "ctl/show.hpp"
 #include "ctl/simulate.hpp"
+#include "ctl/status_screen.hpp"
 #include "domxml/parse.hpp"
 #include "virt/domains.hpp"
 #include "json/document.hpp"
@@ -30,6 +33,7 @@ struct Options {
     std::string file;
     std::string domain;
     std::string libvirt_uri = "qemu:///system";
+    ColourWish colour = ColourWish::automatic;
     bool json = false;
     SimulateOptions simulate;
     bool wants_ledger = false;
@@ -41,25 +45,31 @@ struct Command {
     std::function<int()> run; ///< the exit status
 };
 
-int status(const Options& options) {
+/// How the status is shown: for people, and as a document.
+struct View {
+    std::string (*text)(const core::Status& status, const Screen& screen);
+    std::string (*document)(const core::Status& status);
+};
+
+int show_status(const Options& options, const View& view) {
     const auto document = ask_daemon(options.socket, wire::Operation::status);
     if (!document)
         return failure(document.error());
-    if (options.json) {
-        print(*document + "\n");
-        return exit_ok;
-    }
     const auto status = json::parse_status(*document);
     if (!status)
         return failure(status.error());
-    print(status_text(*status));
+    if (!options.json)
+        print(view.text(*status, standard_output(options.colour)));
+    else // all of it is the daemon's own document, which may be newer than we are
+        print((view.document == nullptr ? *document : view.document(*status)) + "\n");
     return exit_ok;
 }
 
-Command add_status(CLI::App& app, Options& options) {
-    CLI::App* command = app.add_subcommand("status", "what the host has, and who holds it");
-    command->add_flag("--json", options.json, "print the daemon's document");
-    return {command, [&options] { return status(options); }};
+Command add_view(CLI::App& app, Options& options, const std::string& name,
+                 const std::string& description, View view) {
+    CLI::App* command = app.add_subcommand(name, description);
+    command->add_flag("--json", options.json, "print one JSON document");
+    return {command, [&options, view] { return show_status(options, view); }};
 }
 
 int check_xml(const Options& options, const std::string& xml) {
@@ -69,7 +79,8 @@ int check_xml(const Options& options, const std::string& xml) {
     const auto outcome = json::parse_outcome(*document);
     if (!outcome)
         return failure(outcome.error());
-    print(options.json ? *document + "\n" : outcome_text(*outcome));
+    print(options.json ? *document + "\n"
+                       : outcome_text(*outcome, standard_output(options.colour)));
     return outcome->admitted ? exit_ok : exit_refused;
 }
 
@@ -151,9 +162,21 @@ int run(std::vector<std::string> arguments) {
                  "virtguardctl"};
     app.set_version_flag("--version", VIRTGUARD_VERSION);
     app.require_subcommand(1);
+    app.fallthrough();
+    app.add_option("--color", options.colour, "auto, always, never: colours")
+        ->transform(CLI::CheckedTransformer(
+            std::map<std::string, ColourWish>{{"auto", ColourWish::automatic},
+                                              {"always", ColourWish::always},
+                                              {"never", ColourWish::never}}))
+        ->option_text("WHEN");
     app.add_option("--socket", options.socket, "virtguardd's socket")->capture_default_str();
     const std::array commands{
-        add_status(app, options),
+        add_view(app, options, "status", "what the host has, and who holds it",
+                 {status_text, nullptr}),
+        add_view(app, options, "nodes", "what each NUMA node has",
+                 {nodes_text, json::nodes_document}),
+        add_view(app, options, "domains", "the guests, and what each of them holds",
+                 {domains_text, json::domains_document}),
         add_check(app, options),
         add_explain(app, options),
         add_doctor(app, options),

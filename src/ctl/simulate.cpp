@@ -7,6 +7,7 @@
 #include "base/text.hpp"
 #include "core/guard.hpp"
 #include "ctl/event.hpp"
+#include "ctl/outcome_screen.hpp"
 #include "ctl/show.hpp"
 #include "host/topology.hpp"
 #include "policy/load.hpp"

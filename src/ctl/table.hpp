@@ -1,37 +1,69 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Tables as lsblk prints them (libsmartcols).
+// Tables as lsblk prints them (libsmartcols), fitted to the screen.
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
-#include "base/unique.hpp"
-
-struct libscols_table;
+#include "ctl/screen.hpp"
 
 namespace virtguard::ctl {
 
 enum class Align { left, right };
 
+/// When a column is shown. A table is wide where there is room for all that is wide, or no
+/// terminal.
+enum class Shown {
+    always,
+    wide,
+    narrow,
+    no_terminal, ///< there sections are a column instead
+};
+
 struct TableColumn {
     std::string title;
     Align align = Align::left;
+    Shown shown = Shown::always;
+    bool wraps = false; ///< where the screen is too narrow still
+};
+
+struct Cell {
+    // Most cells are text alone.
+    Cell(std::string words, Ink colour = Ink::plain) : text(std::move(words)), ink(colour) {}
+    Cell(const char* words) : text(words) {}
+    std::string text;
+    Ink ink = Ink::plain;
 };
 
 class Table {
   public:
-    explicit Table(const std::vector<TableColumn>& columns);
+    explicit Table(std::vector<TableColumn> columns) : columns_(std::move(columns)) {}
 
     /// A row of as many cells as there are columns.
-    void add(const std::vector<std::string>& cells);
-    /// The whole table, each line ended.
-    [[nodiscard]] std::string text() const;
+    void add(std::vector<Cell> cells) { rows_.push_back(std::move(cells)); }
+    /// A line of its own above the rows that follow, on terminals.
+    void begin_section(std::string title) { sections_.push_back({rows_.size(), std::move(title)}); }
+
+    /// The whole table, each line ended; "" without rows.
+    [[nodiscard]] std::string text(const Screen& screen = {}) const;
 
   private:
-    struct Unref {
-        void operator()(libscols_table* table) const noexcept;
+    struct Section {
+        std::size_t first_row = 0;
+        std::string title;
     };
-    std::unique_ptr<libscols_table, Unref> table_;
+
+    struct Layout {
+        std::vector<std::size_t> columns; ///< the indices of those that are shown
+        std::size_t gap = 1;              ///< spaces between them
+    };
+    [[nodiscard]] Layout layout(const Screen& screen) const;
+    [[nodiscard]] std::size_t width_of_column(std::size_t index) const;
+
+    std::vector<TableColumn> columns_;
+    std::vector<std::vector<Cell>> rows_;
+    std::vector<Section> sections_; ///< of at least one row each
 };
 
 } // namespace virtguard::ctl

@@ -74,6 +74,17 @@ Json reason_json(const core::Reason& reason) {
             {"text", reason.text}};
 }
 
+Json fit_json(const core::Fit& fit, const Quantities& demand) {
+    const auto asked = demand.find(fit.resource);
+    Json json{{"resource", fit.resource.name()},
+              {"largest", fit.largest},
+              {"nodes", ids(nodes_for_all(fit, asked == demand.end() ? 0 : asked->second))},
+              {"per_node", Json::array()}};
+    for (const auto& [node, largest] : fit.per_node)
+        json["per_node"].push_back({{"node", node}, {"largest", largest}});
+    return json;
+}
+
 void add_outcome(Json& json, const core::Outcome& outcome, bool decided) {
     json["domain"] = outcome.name;
     json["uuid"] = uuid_json(outcome.uuid);
@@ -97,9 +108,18 @@ void add_outcome(Json& json, const core::Outcome& outcome, bool decided) {
     if (!outcome.notes.empty())
         json["notes"] = outcome.notes;
     for (const core::Fit& fit : outcome.fits)
-        json["fits"].push_back({{"resource", fit.resource.name()},
-                                {"largest", fit.largest},
-                                {"nodes", ids(fit.nodes)}});
+        json["fits"].push_back(fit_json(fit, outcome.demand));
+}
+
+Json domains_json(const std::vector<core::GuestReport>& guests) {
+    Json result = Json::array();
+    for (const core::GuestReport& guest : guests)
+        result.push_back({{"name", guest.name},
+                          {"uuid", uuid_json(guest.uuid)},
+                          {"scheduler", guest.scheduler},
+                          {"state", core::state_name(guest.state)},
+                          {"demand", quantities(guest.demand, /*with_zeros=*/false)}});
+    return result;
 }
 
 // ------------------------------------------------------------------ reading
@@ -167,6 +187,14 @@ bool is_first(const Json& json, std::string_view first, std::string_view second)
     return word == first;
 }
 
+core::Fit read_fit(const Json& json) {
+    core::Fit fit{.resource = read_resource(json.at("resource")),
+                  .largest = read_integer(json.at("largest"))};
+    for (const Json& there : require_array(json.at("per_node")))
+        fit.per_node[read_id(there.at("node"))] = read_integer(there.at("largest"));
+    return fit;
+}
+
 core::Outcome read_outcome(const Json& json) {
     core::Outcome outcome{.name = json.at("domain").get<std::string>(),
                           .uuid = read_uuid(json.at("uuid")),
@@ -186,9 +214,7 @@ core::Outcome read_outcome(const Json& json) {
         outcome.notes = json.at("notes").get<std::vector<std::string>>();
     if (json.contains("fits"))
         for (const Json& fit : require_array(json.at("fits")))
-            outcome.fits.push_back({.resource = read_resource(fit.at("resource")),
-                                    .largest = read_integer(fit.at("largest")),
-                                    .nodes = read_ids(fit.at("nodes"))});
+            outcome.fits.push_back(read_fit(fit));
     return outcome;
 }
 
@@ -267,14 +293,16 @@ std::string status_document(const core::Status& status) {
     json["nodes"] = nodes_json(status.report.nodes);
     if (status.foreign_memory)
         json["foreign_memory"] = *status.foreign_memory;
-    json["domains"] = Json::array();
-    for (const core::GuestReport& guest : status.guests)
-        json["domains"].push_back({{"name", guest.name},
-                                   {"uuid", uuid_json(guest.uuid)},
-                                   {"scheduler", guest.scheduler},
-                                   {"state", core::state_name(guest.state)},
-                                   {"demand", quantities(guest.demand, /*with_zeros=*/false)}});
+    json["domains"] = domains_json(status.guests);
     return dump(json);
+}
+
+std::string nodes_document(const core::Status& status) {
+    return dump({{"nodes", nodes_json(status.report.nodes)}});
+}
+
+std::string domains_document(const core::Status& status) {
+    return dump({{"domains", domains_json(status.guests)}});
 }
 
 Result<core::Status> parse_status(std::string_view document) {

@@ -49,7 +49,9 @@ core::Outcome outcome() {
                      .mode = core::Mode::observe,
                      .text = "too much"}},
         .notes = {"PU 3 is offline"},
-        .fits = {{.resource = core::Resource::memory(), .largest = 1 << 30, .nodes = {1}}}};
+        .fits = {{.resource = core::Resource::memory(),
+                  .largest = 1 << 30,
+                  .per_node = {{0, 5}, {1, 1 << 30}}}}};
 }
 
 core::Status status() {
@@ -94,6 +96,21 @@ TEST_CASE("an outcome is read as it was written") {
     const auto again = json::parse_outcome(json::outcome_document(least));
     REQUIRE(again.has_value());
     CHECK(*again == least);
+}
+
+TEST_CASE("a fit names the nodes that have room for all that is asked for") {
+    core::Outcome asked{.demand = {{Resource::cpu(), 4}},
+                        .fits = {{Resource::cpu(), 4, {{0, 3}, {1, 4}}}}};
+    CHECK(json::outcome_document(asked).contains(R"("nodes": [
+        1
+      ])"));
+}
+
+TEST_CASE("nodes and domains are those of the status") {
+    const std::string all = json::status_document(status());
+    for (const std::string& part :
+         {json::nodes_document(status()), json::domains_document(status())})
+        CHECK(all.contains(part.substr(2, part.size() - 4))); // without its braces
 }
 
 TEST_CASE("a status is read as it was written") {

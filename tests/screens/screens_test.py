@@ -1,0 +1,192 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""What virtguardctl shows of fixed documents: on terminals of 80 and 140 columns, and where there is none.
+
+    screens_test.py VIRTGUARDCTL            compares with golden/
+    screens_test.py VIRTGUARDCTL --renew    writes golden/ anew; look at each
+"""
+import fcntl
+import os
+import pathlib
+import pty
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import unittest
+
+from fake_daemon import CHECK, GIB, STATUS, FakeDaemon, domain, figures
+
+GOLDEN = pathlib.Path(__file__).with_name("golden")
+RENEW = "--renew" in sys.argv
+CTL = sys.argv[1]
+GRAY = 64 << 20
+
+
+def status():
+    """Two nodes, a pool that was shrunk under its guests, a start in flight, a reservation."""
+    guests = [domain("db-1", 1, cpu=16, memory=2 * GIB, hugepages_1Gi=64 * GIB),
+              domain("web-1", 2, cpu=4, memory=8 * GIB + GRAY),
+              domain("web-2", 3, cpu=4, memory=8 * GIB + GRAY),
+              domain("build-runner-of-the-night", 4, scheduler="cortex-staging", cpu=40, memory=60 * GIB + 3 * GRAY),
+              domain("router", 5, state="pending", cpu=2, memory=GIB // 2, hugepages_2Mi=GIB),
+              domain("cache", 6, state="returning", cpu=2, memory=12 * GIB + GRAY)]
+    memory = sum(guest["demand"]["memory"] for guest in guests if guest["state"] == "running")
+    host = figures(cpu=(32, 2, 3, 0, 64, 4, 0, 0),
+                   memory=(180 * GIB, GIB // 2, 1.25, 2 * GIB, memory, 12 * GIB + GRAY + GIB // 2, 8 * GIB, 0),
+                   hugepages_2Mi=(8 * GIB, 0, 1, 0, 0, GIB, 0, GIB // 4),
+                   hugepages_1Gi=(60 * GIB, 0, 1, 0, 64 * GIB, 0, 0, 0))
+    nodes = [{"id": 0, "cpus": "0-7,16-23", **figures(
+                  free={"cpu": 22, "memory": 41 * GIB + GRAY}, cpu=(16, 2, 3, 0, 16, 0, 0, 0),
+                  memory=(88 * GIB, GIB // 2, 1.25, 2 * GIB, 10 * GIB, 0, 8 * GIB, 0),
+                  hugepages_2Mi=(4 * GIB, 0, 1, 0, 0, GIB, 0, GIB // 4),
+                  hugepages_1Gi=(30 * GIB, 0, 1, 0, 32 * GIB, 0, 0, 0))},
+             {"id": 1, "cpus": "8-15,24-31", **figures(
+                 free={"cpu": 22, "memory": 97 * GIB}, cpu=(16, 0, 3, 0, 0, 0, 0, 0),
+                 memory=(92 * GIB, 0, 1.25, 0, 0, 0, 0, 0), hugepages_2Mi=(4 * GIB, 0, 1, 0, 0, 0, 0, 0),
+                 hugepages_1Gi=(30 * GIB, 0, 1, 0, 32 * GIB, 0, 0, 0))}]
+    return {"version": "0.1.0", "state": "degraded",
+            "problems": ["policy: /etc/virtguard/virtguard.toml:12:1: overcomit: unknown key; did you mean "
+                         "\"overcommit\"?"],
+            "mode": "enforce", "decisions": {"admitted": 1204, "refused": 17, "would_refuse": 0},
+            "overcommit": {"cpu": "3", "memory": "1.25", "hugepages-2Mi": "1", "hugepages-1Gi": "1"},
+            "over_capacity": ["hugepages-1Gi"], "host": host, "nodes": nodes, "foreign_memory": 3 * GIB,
+            "domains": guests}
+
+
+def outcome():
+    """Refused for a node's memory, and in mode observe for its scheduler."""
+    return {"domain": "analytics", "uuid": "00000000-0000-4000-8000-000000000009", "verdict": "refuse",
+            "mode": "enforce", "scheduler": "nova", "overhead": 3 * GRAY,
+            "demand": {"cpu": 8, "memory": 120 * GIB + 3 * GRAY, "hugepages-2Mi": 2 * GIB},
+            "pieces": [], "notes": ["vCPUs 0-7 may run on PU 0 (reserved), which is not accounted"],
+            "reasons": [
+                {"code": "foreign-scheduler", "resource": "", "nodes": [], "requested": 0, "free": 0, "effective": 0,
+                 "mode": "observe", "text": "it belongs to scheduler nova, this host serves default-scheduler"},
+                {"code": "insufficient-node-capacity", "resource": "memory", "nodes": [1],
+                 "requested": 120 * GIB + 3 * GRAY, "free": 97 * GIB, "effective": 115 * GIB, "mode": "enforce",
+                 "text": "memory on node 1: needs 120.19 GiB, 97 GiB free of 115 GiB"}],
+            "fits": [{"resource": "cpu", "largest": 8, "nodes": [0, 1],
+                      "per_node": [{"node": 0, "largest": 8}, {"node": 1, "largest": 8}]},
+                     {"resource": "memory", "largest": 97 * GIB, "nodes": [],
+                      "per_node": [{"node": 1, "largest": 97 * GIB}]},
+                     {"resource": "hugepages-2Mi", "largest": 2 * GIB, "nodes": [0, 1],
+                      "per_node": [{"node": 0, "largest": 2 * GIB}, {"node": 1, "largest": 2 * GIB}]}]}
+
+
+COMMANDS = {"status": ("status",), "nodes": ("nodes",), "domains": ("domains",),
+            "explain": ("explain", "--libvirt-uri", "test:///default", "test")}
+
+
+def on_terminal(arguments, columns, **environment):
+    """What a program prints on a terminal of so many columns."""
+    master, slave = pty.openpty()
+    attributes = termios.tcgetattr(slave)
+    attributes[1] &= ~termios.OPOST  # a line break stays one byte
+    termios.tcsetattr(slave, termios.TCSANOW, attributes)
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    program = subprocess.Popen([CTL, *arguments], stdin=subprocess.DEVNULL, stdout=slave, stderr=slave,
+                               env={"TERM": "xterm", "LC_ALL": "C.UTF-8", **environment})
+    os.close(slave)
+    text = b""
+    while True:
+        try:
+            got = os.read(master, 65536)
+        except OSError:  # EIO: the other end is closed
+            break
+        if not got:
+            break
+        text += got
+    os.close(master)
+    program.wait()
+    return text.decode()
+
+
+class Screens(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.socket = f"{folder.name}/hook.sock"
+        self.daemon = FakeDaemon(self.socket, {STATUS: status(), CHECK: outcome()})
+        self.addCleanup(self.daemon.close)
+
+    def arguments(self, command, *more):
+        return ["--socket", self.socket, *COMMANDS[command], *more]
+
+    def piped(self, command, *more, **environment):
+        return subprocess.run([CTL, *self.arguments(command, *more)], capture_output=True, text=True, check=False,
+                              env={"TERM": "xterm", "LC_ALL": "C.UTF-8", **environment}).stdout
+
+    def compare(self, name, text):
+        file = GOLDEN / name
+        if RENEW:
+            file.write_text(text, encoding="utf-8")
+        self.assertEqual(text, file.read_text(encoding="utf-8"), name)
+
+    def test_what_is_shown_is_as_it_was_approved(self):
+        for command in COMMANDS:
+            for columns in (80, 140):
+                with self.subTest(command=command, columns=columns):
+                    self.compare(f"{command}-{columns}", on_terminal(self.arguments(command), columns))
+            with self.subTest(command=command, columns=None):
+                self.compare(f"{command}-plain", self.piped(command))
+
+    def test_no_line_is_wider_than_its_terminal_but_for_sentences(self):
+        for columns in (80, 100, 140, 200):
+            for command in ("nodes", "domains"):
+                for line in on_terminal(self.arguments(command, "--color=never"), columns).splitlines():
+                    self.assertLessEqual(len(line), columns, line)
+
+    def test_colours_are_for_terminals_unless_they_are_asked_for(self):
+        escape = "\x1b["
+        self.assertIn(escape, on_terminal(self.arguments("status"), 80))
+        self.assertIn(escape, on_terminal(self.arguments("status"), 80, NO_COLOR=""))
+        self.assertNotIn(escape, on_terminal(self.arguments("status"), 80, NO_COLOR="1"))
+        self.assertNotIn(escape, on_terminal(self.arguments("status"), 80, TERM="dumb"))
+        self.assertNotIn(escape, on_terminal(self.arguments("status", "--color=never"), 80))
+        self.assertIn(escape, on_terminal(self.arguments("status", "--color=always"), 80, NO_COLOR="1"))
+        self.assertNotIn(escape, self.piped("status"))
+        self.assertNotIn(escape, self.piped("status", "--color=auto"))
+        self.assertIn(escape, self.piped("status", "--color=always"))
+
+    def test_without_a_terminal_all_is_plain_text_and_nothing_is_left_out(self):
+        plain = self.piped("status")
+        self.assertTrue(plain.isascii())
+        for word in ("WHERE", "BOOKED", "node 1", "build-runner-of-the-night", "over by 4 GiB"):
+            self.assertIn(word, plain)
+
+    def test_a_terminal_without_unicode_gets_bars_of_letters(self):
+        text = on_terminal(self.arguments("status"), 80, LC_ALL="C")
+        self.assertTrue(text.isascii())
+        self.assertIn("#", text)
+
+    def test_a_terminal_lists_as_many_guests_as_one_looks_through(self):
+        crowd = status()
+        crowd["domains"] = [domain(f"web-{i:03}", i, cpu=1) for i in range(100)]
+        self.daemon.documents[STATUS] = crowd
+        text = on_terminal(self.arguments("status", "--color=never"), 80)
+        self.assertIn("web-019", text)
+        self.assertNotIn("web-020", text)
+        self.assertIn("and 80 more: virtguardctl domains\n", text)
+        self.assertIn("web-099", self.piped("status"))
+        self.assertIn("web-099", on_terminal(self.arguments("domains"), 80))
+
+    def test_no_guests_are_none_on_a_terminal_and_no_line_elsewhere(self):
+        self.daemon.documents[STATUS] = {**status(), "domains": []}
+        self.assertEqual(on_terminal(self.arguments("domains"), 80), "no guests\n")
+        self.assertEqual(self.piped("domains"), "")
+        self.assertIn("domains: none\n", self.piped("status"))
+
+    def test_a_name_too_long_for_the_terminal_is_broken_and_not_cut(self):
+        crowd = {**status(), "domains": [domain("a" * 100, 1, cpu=1)]}
+        self.daemon.documents[STATUS] = crowd
+        text = on_terminal(self.arguments("domains", "--color=never"), 80)
+        self.assertEqual(text.count("a"), 100, text)
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0:
+        print("SKIPPED: virtguardd's socket is root's, and this is not root")
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1])
