@@ -125,7 +125,7 @@ STARTS = [
     ("before it is asked", kill_in_hook(40, "prepare"), False, False, True),
     ("when it has decided", kill_in_function("virtguard::daemon::Service::answer"), False, False, False),
     ("while it writes the claim", kill_in_function("-qualified rename"), False, False, False),
-    ("when the claim is written", kill_in_function("virtguard::daemon::Service::count"), True, False, False),
+    ("when the claim is written", kill_in_function("virtguard::daemon::Service::note"), True, False, False),
     ("when it has answered", kill_in_hook(60, "prepare"), True, True, True),
     ("before it is told 'started'", kill_in_hook(40, "started"), True, True, True),
     ("when it is told 'started'", kill_in_function("virtguard::daemon::Service::told"), True, True, True),
@@ -205,8 +205,18 @@ class LibvirtdIsKilled(CrashCase):
             os.kill(qemu, signal.SIGCONT)
             self.assertEqual(started.result().status, 1)
         host.start_libvirtd()
-        lab.wait_until(lambda: host.running() == {OTHER}, "libvirt has killed it")
-        self.assert_no_trace()
+        if self.is_killed_by_libvirt():
+            self.assert_no_trace()
+        else:
+            self.assert_counted()
+            host.kill_all()
+
+    @staticmethod
+    def is_killed_by_libvirt(seconds=10):
+        """libvirt may instead go on with it, depending on how far the start was: see kill_all()."""
+        with contextlib.suppress(TimeoutError):
+            return lab.wait_until(lambda: host.running() == {OTHER}, "libvirt has killed it", seconds)
+        return False
 
     def test_with_guests_of_which_one_ends_meanwhile(self):
         self.assertEqual(self.start().status, 0)
@@ -219,12 +229,15 @@ class LibvirtdIsKilled(CrashCase):
 
     def test_while_our_hook_waits_which_then_claims_a_place_for_nobody(self):
         os.kill(host.daemon_pid, signal.SIGSTOP)
-        with concurrent.futures.ThreadPoolExecutor(1) as thread:
-            started = thread.submit(self.start)
-            lab.wait_until(lambda: lab.processes_called("50-virtguard"), "the hook waits")
-            host.stop_libvirtd(signal.SIGKILL)
-            self.assertEqual(started.result().status, 1)
-        os.kill(host.daemon_pid, signal.SIGCONT)
+        try:
+            with concurrent.futures.ThreadPoolExecutor(1) as thread:
+                started = thread.submit(self.start)
+                # It has read the XML, all of it, before it connects.
+                lab.wait_until(lambda: any(map(lab.has_socket, lab.processes_called("50-virtguard"))), "the hook asks")
+                host.stop_libvirtd(signal.SIGKILL)
+                self.assertEqual(started.result().status, 1)
+        finally:
+            os.kill(host.daemon_pid, signal.SIGCONT)
         lab.wait_until(lambda: host.ledger().get(GUEST) == "pending", "the orphan has got its answer")
         host.start_libvirtd()
         self.assert_no_trace()

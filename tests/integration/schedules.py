@@ -135,15 +135,6 @@ def storm(chance):
             each.result()
 
 
-def end_all_guests():
-    """libvirt 9.0, killed in a start, may go on with a guest that it can never again end; one that starts can."""
-    host.stop_libvirtd(signal.SIGKILL)
-    for name in host.qemus():
-        os.kill(host.qemu_pid(name), signal.SIGKILL)
-    host.start_libvirtd()
-    lab.wait_until(lambda: host.running() == set(), "libvirt has seen them end")
-
-
 class Schedules(unittest.TestCase):
     def check(self, action, *arguments):
         killed = seen["libvirtd killed"]
@@ -157,7 +148,7 @@ class Schedules(unittest.TestCase):
         if seen["libvirtd killed"] == killed:
             host.destroy_all()
         else:
-            end_all_guests()
+            host.kill_all()
         lab.wait_until(lambda: host.ledger() == {}, "the ledger is empty")
 
     def test_random_schedules(self):

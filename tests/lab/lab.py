@@ -173,6 +173,14 @@ def processes_called(name):
     return found
 
 
+def has_socket(pid):
+    """Whether a process has a socket open."""
+    try:
+        return any(os.readlink(path).startswith("socket:") for path in pathlib.Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:  # it has ended
+        return False
+
+
 def take_hugepages(pages):
     """Maps and touches hugepages as some other program would; close() gives them back."""
     taken = mmap.mmap(-1, pages * 2 * MIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_HUGETLB)
@@ -406,6 +414,16 @@ class Lab:
         if names:
             with concurrent.futures.ThreadPoolExecutor(len(names)) as threads:
                 list(threads.map(lambda name: self.virsh("destroy", name), names))
+
+    def kill_all(self):
+        """Also what destroy cannot end: libvirt 9.0, killed in a start, may go on with a guest whose job never ends,
+        whatever becomes of its QEMU. Without the guest's status file the next libvirtd does not know it."""
+        self.stop_libvirtd(signal.SIGKILL)
+        for name in self.qemus():
+            os.kill(self.qemu_pid(name), signal.SIGKILL)
+        for path in STATUS.glob("*.xml"):
+            path.unlink()
+        self.start_libvirtd()
 
     @staticmethod
     def qemu_pid(name):
