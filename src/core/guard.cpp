@@ -232,7 +232,9 @@ void Guard::record(const Domain& domain, GuestState state, Instant when) {
     const Guest* known = ledger_.find(identity);
     if (known != nullptr && known->state == state && known->domain == domain)
         return ledger_.confirm(identity, when);
-    Guest guest{.domain = domain, .state = state, .changed = when};
+    Guest guest{.domain = domain, .state = state, .changed = when, .since = when};
+    if (known != nullptr && known->state == state)
+        guest.since = known->since;
     if (known != nullptr && known->state == GuestState::running && state == GuestState::running)
         guest.residency = known->residency;
     put(std::move(guest));

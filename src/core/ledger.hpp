@@ -92,6 +92,7 @@ struct Guest {
     std::string scheduler{}; ///< the owner, the default scheduler where the domain names none
     GuestState state = GuestState::pending;
     Instant changed{}; ///< when what made it so happened: a hook's exec, a look's beginning
+    Instant since{};   ///< when it came into that state, as far as is known
     /// How long libvirt, while it answered, has not listed the domain.
     Span absent{};
     Demand demand{};       ///< of the domain, with the policy and host of now

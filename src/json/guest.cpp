@@ -128,15 +128,21 @@ std::string guest_document(const core::Guest& guest) {
     const Json json{{"domain", domain_json(guest.domain)},
                     {"state", core::state_name(guest.state)},
                     {"changed", guest.changed.time_since_epoch().count()},
+                    {"since", guest.since.time_since_epoch().count()},
                     {"absent", guest.absent.count()}};
     return json.dump(/*indent=*/-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }
 
 Result<core::Guest> parse_guest(std::string_view document) {
     return parse<core::Guest>("guest", document, [](const Json& json) {
+        const Instant changed{Span{read_amount(json.at("changed"))}};
+        // Daemons before this one did not write it.
+        const Instant since =
+            json.contains("since") ? Instant{Span{read_amount(json.at("since"))}} : changed;
         return core::Guest{.domain = read_domain(json.at("domain")),
                            .state = read_state(json.at("state")),
-                           .changed = Instant{Span{read_amount(json.at("changed"))}},
+                           .changed = changed,
+                           .since = since,
                            .absent = Span{read_amount(json.at("absent"))}};
     });
 }

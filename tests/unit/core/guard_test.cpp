@@ -411,6 +411,18 @@ TEST_CASE("a look that finds what is known makes that true for later, and change
     CHECK(guard.ledger().find(id(1)) == nullptr);
 }
 
+TEST_CASE("since when a guest runs is not changed by looks at it, nor by its growing") {
+    Guard guard = plain_guard();
+    const auto since = [&] { return guard.ledger().find(id(1))->since; };
+    (void)guard.admit(guest(1), at(1s), IfKept::refuse);
+    CHECK(since() == at(1s));
+    guard.started(id(1), at(2s));
+    CHECK(since() == at(2s));
+    guard.reconcile({.began = at(60s), .active = {guest(1)}});
+    guard.reconcile({.began = at(120s), .active = {guest(1, 2 * gib)}});
+    CHECK(since() == at(2s));
+}
+
 TEST_CASE("a new policy's default scheduler owns the guests that name none") {
     Guard guard = plain_guard();
     guard.running(guest(1), at(1s));

@@ -45,6 +45,7 @@ Guest guest() {
                        .tpm = true},
             .state = GuestState::returning,
             .changed = Instant{Span{123'456'789'012'345}},
+            .since = Instant{Span{123'000'000'000'000}},
             .absent = Span{987}};
 }
 
@@ -64,7 +65,14 @@ TEST_CASE("a guest is read back as it was written") {
     CHECK(read->domain == guest().domain);
     CHECK(read->state == GuestState::returning);
     CHECK(read->changed == guest().changed);
+    CHECK(read->since == guest().since);
     CHECK(read->absent == guest().absent);
+}
+
+TEST_CASE("a guest written by a daemon that did not know since when has changed last then") {
+    const auto read = json::parse_guest(altered(R"("since":123000000000000,)", ""));
+    REQUIRE(read.has_value());
+    CHECK(read->since == guest().changed);
 }
 
 TEST_CASE("a name that is no UTF-8 does not keep a guest from being written") {
