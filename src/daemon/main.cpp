@@ -93,6 +93,7 @@ class Daemon {
     Result<> start_service(const Options& options);
     Result<> keep_run_folder();
     Result<> watch_signals_and_mail();
+    void reload(Service::Reloaded done);
     Result<> start_libvirt(const std::string& uri);
 
     loop::Loop loop_;
@@ -169,15 +170,10 @@ Result<> Daemon::watch_signals_and_mail() {
         return std::unexpected((!policies ? policies.error() : from_libvirt.error()));
     policies_ = *std::move(policies);
     from_libvirt_ = *std::move(from_libvirt);
-    auto hangup = loop_.on_signal("reload", SIGHUP, [this] {
-        loop::notify_reloading();
-        if (!service_->reload(*policies_))
-            loop::notify_ready(service_->status_line());
-    });
+    auto hangup = loop_.on_signal("reload", SIGHUP, [this] { reload([](const Result<>&) {}); });
     auto policy_mail = loop_.on_io("policies", policies_->fd(), EPOLLIN, [this](std::uint32_t) {
         for (CheckedPolicy& policy : policies_->drain())
             service_->apply(std::move(policy));
-        loop::notify_ready(service_->status_line());
     });
     auto libvirt_mail = loop_.on_io("libvirt", from_libvirt_->fd(), EPOLLIN, [this](std::uint32_t) {
         for (virt::Message& message : from_libvirt_->drain())
@@ -209,6 +205,14 @@ Result<> Daemon::start_libvirt(const std::string& uri) {
     session_ = *std::move(session);
     service_->set_ask_for_look([this](const Uuid& uuid) { session_->request_look(uuid); });
     return {};
+}
+
+void Daemon::reload(Service::Reloaded done) {
+    loop::notify_reloading();
+    service_->reload(*policies_, [this, done = std::move(done)](Result<> loaded) mutable {
+        loop::notify_ready(service_->status_line());
+        done(std::move(loaded));
+    });
 }
 
 /// Answers hooks before anything else: at boot they come before libvirt serves anybody.

@@ -70,7 +70,10 @@ Result<std::unique_ptr<Service>> Service::create(ServiceOptions options, core::T
 
 Result<> Service::watch(loop::Loop& loop) {
     auto timer = loop.timer("kept places", [this] { end_returns(); });
-    auto libvirt = LibvirtWatch::create(loop, [this] { loop::notify_status(status_line()); });
+    auto libvirt = LibvirtWatch::create(loop, [this] {
+        loop::notify_status(status_line());
+        note_change();
+    });
     if (!timer)
         return std::unexpected(timer.error());
     if (!libvirt)
@@ -128,7 +131,7 @@ void Service::handle(const wire::Request& request, Reply reply) {
         told(request);
         return reply({});
     case wire::Operation::check:
-        return reply(check(request));
+        return reply(check_reply(request.body));
     case wire::Operation::status:
         refresh_hugepages();
         return reply(wire::encode_reply(wire::Operation::status, wire::Verdict::done,
@@ -156,7 +159,7 @@ void Service::decide(Parked start) {
             printable(start.domain.name), denied ? "refused" : "let in");
         if (!denied)
             guard_.claim(start.domain, when);
-        store_.save(guard_);
+        save();
         return start.reply({});
     }
     if (wants_hugepages(start.domain))
@@ -174,7 +177,7 @@ void Service::decide(Parked start) {
 
 void Service::answer(const core::Domain& domain, const core::Answer& answer, Instant exec,
                      Reply& reply) {
-    store_.save(guard_); // first: a daemon that ends here has promised nothing it does not know of
+    save(); // first: a daemon that ends here has promised nothing it does not know of
     note(domain, answer, exec);
     const bool admitted = answer.decision.admitted();
     reply(wire::encode_reply(
@@ -190,7 +193,7 @@ void Service::end_returns() {
     waiting.swap(parked_);
     for (Parked& start : waiting)
         decide(std::move(start));
-    store_.save(guard_);
+    save();
     arm_timer();
 }
 
@@ -224,7 +227,7 @@ void Service::told(const wire::Request& request) {
     const Instant when = exec_time(request.header);
     if (request.header.operation == wire::Operation::release) {
         guard_.released(uuid->text(), when);
-        store_.save(guard_);
+        save();
         return arm_timer();
     }
     const auto domain = domxml::parse_domain(request.body);
@@ -232,32 +235,45 @@ void Service::told(const wire::Request& request) {
         guard_.running(*domain, when);
     else
         guard_.started(uuid->text(), when);
-    store_.save(guard_);
+    save();
     note_over_capacity(); // who reconnects was not asked whether it fits
     if (residency_)
         residency_->look_at(uuid->text());
 }
 
-std::string Service::check(const wire::Request& request) {
-    const auto reply = [](wire::Verdict verdict, std::string_view body) {
-        return wire::encode_reply(wire::Operation::check, verdict, body);
-    };
-    const auto domain = domxml::parse_domain(request.body);
-    if (!domain && domain.error().code != Errc::invalid)
-        return reply(wire::Verdict::error, domain.error().what);
-    core::Answer answer;
+std::string Service::check_reply(std::string_view xml) {
+    const auto outcome = check(xml, Fits::told);
+    return wire::encode_reply(wire::Operation::check,
+                              outcome ? wire::Verdict::done : wire::Verdict::error,
+                              outcome ? json::outcome_document(*outcome) : outcome.error().what);
+}
+
+Result<core::Outcome> Service::check(std::string_view xml, Fits fits) {
+    const auto domain = domxml::parse_domain(xml);
     if (domain) {
-        if (wants_hugepages(*domain))
-            refresh_hugepages();
-        answer = guard_.check(*domain);
-    } else
-        answer.decision = core::refuse_invalid(domain.error(), guard_.policy());
-    core::Outcome outcome =
-        core::make_outcome(domain ? *domain : domxml::parse_identity(request.body), answer,
-                           guard_.host(), guard_.policy());
-    if (domain)
-        outcome.fits = guard_.advise(*domain);
-    return reply(wire::Verdict::done, json::outcome_document(outcome));
+        core::Outcome outcome = check(*domain);
+        if (fits == Fits::told)
+            outcome.fits = guard_.advise(*domain);
+        return outcome;
+    }
+    if (domain.error().code != Errc::invalid)
+        return std::unexpected(domain.error());
+    const core::Answer answer{.decision = core::refuse_invalid(domain.error(), guard_.policy())};
+    return core::make_outcome(domxml::parse_identity(xml), answer, guard_.host(), guard_.policy());
+}
+
+core::Outcome Service::check(const core::Domain& domain) {
+    if (wants_hugepages(domain))
+        refresh_hugepages();
+    return core::make_outcome(domain, guard_.check(domain), guard_.host(), guard_.policy());
+}
+
+Result<core::Outcome> Service::explain(std::string_view guest) {
+    const auto uuid = Uuid::parse(guest);
+    for (const auto& [identity, known] : guard_.ledger().guests())
+        if (uuid ? known.domain.uuid == uuid : known.domain.name == guest)
+            return check(core::Domain(known.domain));
+    return fail(Errc::not_found, "no guest {}", quote(guest));
 }
 
 void Service::handle(virt::Message message) {
@@ -266,6 +282,7 @@ void Service::handle(virt::Message message) {
         look(std::move(*all));
     else if (const auto* one = std::get_if<virt::DomainLook>(&message))
         look(*one);
+    note_change();
 }
 
 void Service::look(const virt::DomainLook& seen) {
@@ -274,7 +291,7 @@ void Service::look(const virt::DomainLook& seen) {
     const std::string identity = seen.uuid.text();
     guard_.reconcile(identity, seen.active ? std::optional(*seen.active->domain) : std::nullopt,
                      seen.began);
-    store_.save(guard_);
+    save();
     note_over_capacity(); // it may have grown
     if (residency_)
         residency_->look_at(identity);
@@ -292,7 +309,7 @@ void Service::look(virt::Look seen) {
             look.unreadable.push_back(domain.uuid.text());
     }
     guard_.reconcile(look);
-    store_.save(guard_);
+    save();
     refresh_hugepages();
     note_over_capacity();
     if (topology_)
@@ -356,7 +373,7 @@ void Service::refresh_hugepages(core::ForeignPages::Seen seen) {
         if (pages_problem_.empty())
             log(Level::error, "hugepages: {}; using what was read before", pages.error().what);
         pages_problem_ = pages.error().what;
-        return;
+        return note_change();
     }
     pages_problem_.clear();
     core::Topology topology = guard_.topology();
@@ -374,26 +391,42 @@ void Service::refresh_hugepages(core::ForeignPages::Seen seen) {
     if (topology != guard_.topology())
         guard_.apply(std::move(topology));
     guard_.set_page_use(use, seen);
+    note_change();
 }
 
-bool Service::reload(loop::Mailbox<CheckedPolicy>& loaded) {
+void Service::reload(loop::Mailbox<CheckedPolicy>& loaded, Reloaded done) {
     const bool taken = files_.run([folder = options_.policy_folder, topology = guard_.topology(),
                                    &loaded] { (void)loaded.push(load_checked(folder, topology)); });
-    if (!taken)
-        log(Level::error, "policy: not reloaded, as reading files does not come to an end");
-    return taken;
+    if (taken)
+        return reloads_.push_back(std::move(done));
+    const auto busy =
+        fail(Errc::unavailable, "policy: not reloaded, as reading files does not come to an end");
+    log(Level::error, "{}", busy.error().what);
+    done(busy);
 }
 
 void Service::apply(CheckedPolicy loaded) {
-    if (!loaded) {
+    Result<> result;
+    if (loaded)
+        put_in_force(*std::move(loaded));
+    else {
         policy_errors_ = std::move(loaded.error());
         for (const std::string& error : policy_errors_)
             log(Level::error, "policy: {}", error);
         log(Level::error, "policy: not reloaded, the old one stays in force");
-        return;
+        result = fail(Errc::invalid, "{}", fmt::join(policy_errors_, "; "));
     }
+    note_change();
+    if (reloads_.empty())
+        return;
+    Reloaded done = std::move(reloads_.front());
+    reloads_.pop_front();
+    done(std::move(result));
+}
+
+void Service::put_in_force(core::Policy policy) {
     policy_errors_.clear();
-    guard_.apply(*std::move(loaded));
+    guard_.apply(std::move(policy));
     refresh_hugepages(); // what is foreign depends on what is reserved
     log(Level::notice, "policy: reloaded");
     after_policy_change();
@@ -420,6 +453,16 @@ void Service::after_policy_change() {
         });
     if (!taken)
         log(Level::error, "hook.conf: not written, as writing files does not come to an end");
+}
+
+void Service::save() {
+    store_.save(guard_);
+    note_change();
+}
+
+void Service::note_change() const {
+    if (on_change_)
+        on_change_();
 }
 
 void Service::note_over_capacity() {

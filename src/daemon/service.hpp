@@ -3,6 +3,7 @@
 // virtguardd: owns the guard and turns what the adapters report into its events. Everything here
 // runs on the main thread and waits for nothing but local kernel files.
 
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <list>
@@ -62,15 +63,31 @@ class Service {
     using AskForLook = std::function<void(const Uuid&)>;
     void set_ask_for_look(AskForLook ask) { ask_for_look_ = std::move(ask); }
 
-    /// Loads the policy anew on the files thread, which posts it to `loaded`. False: it is too
-    /// busy, and nothing will be posted.
-    [[nodiscard]] bool reload(loop::Mailbox<CheckedPolicy>& loaded);
+    /// What would fit of a domain that is checked is dear to work out.
+    enum class Fits { left_out, told };
+    /// What a start with this XML would be answered. Errors: syntax, limit.
+    [[nodiscard]] Result<core::Outcome> check(std::string_view xml, Fits fits);
+    /// What a start of a guest would be answered that is known by this name or UUID, with its own
+    /// place counted as free. Error: not_found.
+    [[nodiscard]] Result<core::Outcome> explain(std::string_view guest);
+
+    /// Runs when a policy is in force, or with what is wrong with it, or (unavailable) at once
+    /// where the files thread is too busy.
+    using Reloaded = std::move_only_function<void(Result<>)>;
+    /// Loads the policy anew on the files thread, which posts it to `loaded`.
+    void reload(loop::Mailbox<CheckedPolicy>& loaded, Reloaded done);
     /// Puts a reloaded policy in force, or says what is wrong with it and keeps the old one.
     void apply(CheckedPolicy loaded);
 
     /// Writes all guests to the run folder, which is a new one.
     void keep_guests_anew() { store_.save_anew(guard_); }
 
+    /// What runs whenever status() may have changed: after that, so it must be short, and may be
+    /// called for nothing.
+    void set_on_change(std::function<void()> changed) { on_change_ = std::move(changed); }
+
+    [[nodiscard]] const core::Guard& guard() const { return guard_; }
+    [[nodiscard]] const LibvirtWatch& libvirt() const { return *libvirt_; }
     [[nodiscard]] core::Status status() const;
     [[nodiscard]] const core::History& history() const { return history_; }
     /// One line for systemd.
@@ -95,7 +112,9 @@ class Service {
     void status_file_written(std::string_view name);
     void arm_timer();
     void told(const wire::Request& request);
-    [[nodiscard]] std::string check(const wire::Request& request);
+    [[nodiscard]] std::string check_reply(std::string_view xml);
+    [[nodiscard]] core::Outcome check(const core::Domain& domain);
+    void put_in_force(core::Policy policy);
     void look(virt::Look seen);
     void look(const virt::DomainLook& seen);
     void apply(core::Topology topology);
@@ -104,6 +123,8 @@ class Service {
     void note_residency(ResidencyRound round);
     void take_in_residency();
     void note_over_capacity();
+    void save();
+    void note_change() const;
     void after_policy_change();
 
     ServiceOptions options_;
@@ -121,7 +142,9 @@ class Service {
     std::optional<loop::Deferred> taking_in_;
     std::unique_ptr<TopologyWatch> topology_;   ///< as residency_
     std::unique_ptr<StatusWatch> status_files_; ///< the same
+    std::deque<Reloaded> reloads_; ///< whom to tell of what the files thread posts, in its order
     AskForLook ask_for_look_;
+    std::function<void()> on_change_;
     std::unique_ptr<loop::Timer> timer_; ///< the end of a kept place, or of a wait for one
     core::History history_;
 };

@@ -2,6 +2,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include <sys/epoll.h>
 
@@ -494,6 +495,7 @@ TEST_CASE("a connection that is lost is a problem until there is one again") {
 TEST_CASE("a reload takes a good policy, and keeps the old one where the new one is bad") {
     Bench bench;
     auto loaded = loop::Mailbox<CheckedPolicy>::create().value();
+    Result<> result;
     const auto reload = [&](const std::string& text) {
         bench.folder.write("etc/virtguard.toml", text);
         loop::Loop loop = loop::Loop::create().value();
@@ -503,15 +505,19 @@ TEST_CASE("a reload takes a good policy, and keeps the old one where the new one
             loop.stop(0);
         });
         REQUIRE(mail.has_value());
-        REQUIRE(bench.service->reload(*loaded));
+        result = fail(Errc::unavailable, "nobody told");
+        bench.service->reload(*loaded, [&](Result<> done) { result = std::move(done); });
         REQUIRE(loop.run().value() == 0);
     };
     reload(std::string(bare) + "[overcommit]\ncpu = 2\n[hook]\ntimeout = \"3s\"\n");
+    CHECK(result.has_value());
     CHECK(bench.status().report.host.effective.at(core::Resource::cpu()) == 8);
     reload("[overcommit]\ncpu = 3\nmemry = 2\n");
     const core::Status status = bench.status();
     CHECK(status.report.host.effective.at(core::Resource::cpu()) == 8);
     REQUIRE(status.problems.size() == 1);
+    REQUIRE_FALSE(result.has_value());
+    CHECK(status.problems.front() == "policy: " + result.error().what);
     CHECK(status.problems.front().starts_with(
         "policy: " + (bench.folder.path() / "etc/virtguard.toml").string() + ":3:"));
     CHECK(bench.service->status_line() == "policy has errors, see the journal");
@@ -519,6 +525,35 @@ TEST_CASE("a reload takes a good policy, and keeps the old one where the new one
     CHECK(bench.folder.read("state/hook.conf") == "timeout-ms=3000\nunavailable=allow\n");
     // What is on disk by the time it is copied is the bad one; it must not have been kept.
     CHECK_FALSE(bench.folder.read("state/last-good-policy/virtguard.toml").contains("memry"));
+}
+
+TEST_CASE("a guest that is known is explained by its name or UUID, beside itself") {
+    Bench bench;
+    bench.prepare(xml(1, 5));
+    for (const std::string& guest : {std::string("web-1"), uuid_of_web}) {
+        const auto outcome = bench.service->explain(guest);
+        REQUIRE(outcome.has_value());
+        CHECK(outcome->admitted);
+        CHECK(outcome->demand.at(core::Resource::memory()) == 5 * gib);
+    }
+    const auto unknown = bench.service->explain("web-2");
+    REQUIRE_FALSE(unknown.has_value());
+    CHECK(unknown.error().code == Errc::not_found);
+    CHECK(unknown.error().what == "no guest \"web-2\"");
+}
+
+TEST_CASE("whoever shows the status hears of changes, and of checks nothing") {
+    Bench bench;
+    int changes = 0;
+    bench.service->set_on_change([&] { ++changes; });
+    bench.prepare(xml(1, 5));
+    CHECK(std::exchange(changes, 0) > 0);
+    bench.send(wire::Operation::check, xml(2, 5));
+    CHECK(changes == 0);
+    bench.send(wire::Operation::release, xml(1, 5));
+    CHECK(std::exchange(changes, 0) > 0);
+    bench.look({}, loop::now());
+    CHECK(changes > 0);
 }
 
 TEST_CASE("a bad policy at start is a problem, and hooks learn what is in force") {
