@@ -26,8 +26,15 @@ namespace virtguard::loop {
 [[nodiscard]] Instant now();
 [[nodiscard]] WallTime wall_time();
 
-/// Smaller is served first; these are sd-event's own numbers.
-enum class Priority : std::int64_t { urgent = -200, important = -100, normal = 0, idle = 100 };
+/// Smaller is served first; these are sd-event's own numbers. last: what strangers ask for, who may
+/// never be done.
+enum class Priority : std::int64_t {
+    urgent = -200,
+    important = -100,
+    normal = 0,
+    idle = 100,
+    last = 200
+};
 
 struct SourceDeleter {
     void operator()(sd_event_source* source) const noexcept;

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bus/codec.hpp"
+
+#include <algorithm>
+#include <cstddef>
+
+#include <systemd/sd-bus.h>
+
+#include "base/text.hpp"
+
+namespace virtguard::bus {
+
+namespace {
+
+/// The length of the character that the text begins with; 0 where it begins with none.
+std::size_t character_length(std::string_view text) {
+    const auto byte = [&](std::size_t at) {
+        return at < text.size() ? static_cast<unsigned char>(text[at]) : 0U;
+    };
+    const unsigned first = byte(0);
+    if (first < 0x80)
+        return 1;
+    const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+    std::uint32_t code = first & (0xffU >> (length + 1));
+    for (std::size_t i = 1; i < length; ++i) {
+        if ((byte(i) & 0xc0U) != 0x80)
+            return 0;
+        code = code << 6 | (byte(i) & 0x3fU);
+    }
+    constexpr std::uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
+    const bool is_surrogate = code >= 0xd800 && code <= 0xdfff;
+    const bool is_character = first >= 0xc0 && first < 0xf8 && code >= smallest[length] &&
+                              code <= 0x10ffff && !is_surrogate;
+    return is_character ? length : 0;
+}
+
+template <class Range, class One>
+int append_array(sd_bus_message* message, const char* of, const Range& range, One append_one) {
+    int r = sd_bus_message_open_container(message, SD_BUS_TYPE_ARRAY, of);
+    for (auto each = range.begin(); r >= 0 && each != range.end(); ++each)
+        r = append_one(*each);
+    return r < 0 ? r : sd_bus_message_close_container(message);
+}
+
+} // namespace
+
+std::string valid_utf8(std::string_view text) {
+    text = text.substr(0, text.find('\0'));
+    std::string result;
+    result.reserve(text.size());
+    while (!text.empty()) {
+        const std::size_t length = character_length(text);
+        result += length > 0 ? text.substr(0, length) : "\xef\xbf\xbd";
+        text.remove_prefix(std::max<std::size_t>(length, 1));
+    }
+    return result;
+}
+
+core::Quantities without_zeros(const core::Quantities& amounts) {
+    core::Quantities result = amounts;
+    std::erase_if(result, [](const auto& entry) { return entry.second == 0; });
+    return result;
+}
+
+int append(sd_bus_message* message, const std::string& text) {
+    return sd_bus_message_append(message, "s", valid_utf8(text).c_str());
+}
+
+int append(sd_bus_message* message, std::uint32_t number) {
+    return sd_bus_message_append(message, "u", number);
+}
+
+int append(sd_bus_message* message, std::uint64_t number) {
+    return sd_bus_message_append(message, "t", number);
+}
+
+int append(sd_bus_message* message, const std::optional<WallTime>& time) {
+    return append(message, time ? static_cast<std::uint64_t>(time->time_since_epoch().count()) : 0);
+}
+
+int append(sd_bus_message* message, const std::vector<std::string>& texts) {
+    return append_array(message, "s", texts,
+                        [&](const std::string& text) { return append(message, text); });
+}
+
+int append(sd_bus_message* message, const std::vector<core::Resource>& resources) {
+    return append_array(message, "s", resources, [&](const core::Resource& resource) {
+        return append(message, resource.name());
+    });
+}
+
+int append(sd_bus_message* message, const core::Quantities& amounts) {
+    return append_array(message, "{sx}", amounts, [&](const auto& entry) {
+        return sd_bus_message_append(message, "{sx}", entry.first.name().c_str(), entry.second);
+    });
+}
+
+int append(sd_bus_message* message, const std::map<core::Resource, Ratio>& ratios) {
+    return append_array(message, "{ss}", ratios, [&](const auto& entry) {
+        return sd_bus_message_append(message, "{ss}", entry.first.name().c_str(),
+                                     entry.second.text().c_str());
+    });
+}
+
+int append(sd_bus_message* message, const std::vector<core::ShownPiece>& pieces) {
+    return append_array(message, "(sxsb)", pieces, [&](const core::ShownPiece& piece) {
+        return sd_bus_message_append(message, "(sxsb)", piece.resource.name().c_str(), piece.amount,
+                                     piece.nodes.text().c_str(), piece.whole ? 1 : 0);
+    });
+}
+
+int append(sd_bus_message* message, const std::vector<core::Reason>& reasons) {
+    return append_array(message, "(sssxxxss)", reasons, [&](const core::Reason& reason) {
+        const std::string resource = reason.resource ? reason.resource->name() : "";
+        return sd_bus_message_append(
+            message, "(sssxxxss)", std::string(core::code_name(reason.code)).c_str(),
+            resource.c_str(), reason.nodes.text().c_str(), reason.requested, reason.free,
+            reason.effective, std::string(core::mode_name(reason.mode)).c_str(),
+            valid_utf8(reason.text).c_str());
+    });
+}
+
+} // namespace virtguard::bus

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bus/methods.hpp"
+
+#include <string_view>
+#include <utility>
+
+#include "bus/codec.hpp"
+#include "bus/names.hpp"
+
+namespace virtguard::bus {
+
+namespace {
+
+/// The methods' errors have different codes, so that one table is enough.
+const char* error_name(Errc code) {
+    switch (code) {
+    case Errc::syntax:
+        return "org.virtguard1.Error.InvalidXml";
+    case Errc::invalid:
+        return "org.virtguard1.Error.BadPolicy";
+    case Errc::not_found:
+        return "org.virtguard1.Error.NoSuchDomain";
+    case Errc::limit:
+        return "org.virtguard1.Error.TooLong";
+    case Errc::unavailable:
+    case Errc::io:
+        return "org.virtguard1.Error.Unavailable";
+    }
+    std::unreachable();
+}
+
+int reply_error(sd_bus_message* call, const Error& error) {
+    return sd_bus_reply_method_errorf(call, error_name(error.code), "%s",
+                                      valid_utf8(error.what).c_str());
+}
+
+/// A text argument of at most so many bytes.
+Result<std::string> read_text(sd_bus_message* call, const char* name, std::size_t most) {
+    const char* text = nullptr;
+    if (const int r = sd_bus_message_read(call, "s", &text); r < 0)
+        return failed(name, r);
+    if (std::string_view(text).size() > most)
+        return fail(Errc::limit, "{}: longer than {} bytes", name, most);
+    return text;
+}
+
+/// Builds a message by steps and sends it, unless one of them fails.
+class Builder {
+  public:
+    explicit Builder(sd_bus_message* reply_to) {
+        sd_bus_message* raw = nullptr;
+        r_ = sd_bus_message_new_method_return(reply_to, &raw);
+        message_.reset(raw);
+    }
+    Builder(sd_bus* bus, const char* signal) {
+        sd_bus_message* raw = nullptr;
+        r_ = sd_bus_message_new_signal(bus, &raw, manager_path, manager_interface, signal);
+        message_.reset(raw);
+    }
+
+    template <class Value>
+    Builder& add(const Value& value) {
+        if (r_ >= 0)
+            r_ = append(message_.get(), value);
+        return *this;
+    }
+    Builder& add(std::string_view text) { return add(std::string(text)); }
+    Builder& add_path(const std::string& path) {
+        if (r_ >= 0)
+            r_ = sd_bus_message_append(message_.get(), "o", path.c_str());
+        return *this;
+    }
+    Builder& open(char container, const char* of) {
+        if (r_ >= 0)
+            r_ = sd_bus_message_open_container(message_.get(), container, of);
+        return *this;
+    }
+    Builder& close() {
+        if (r_ >= 0)
+            r_ = sd_bus_message_close_container(message_.get());
+        return *this;
+    }
+    [[nodiscard]] int send() { return r_ < 0 ? r_ : sd_bus_message_send(message_.get()); }
+
+  private:
+    MessagePtr message_;
+    int r_ = 0;
+};
+
+int reply_outcome(sd_bus_message* call, const Result<core::Outcome>& outcome) {
+    if (!outcome)
+        return reply_error(call, outcome.error());
+    const core::Verdict verdict = outcome->admitted ? core::Verdict::admit : core::Verdict::refuse;
+    return Builder(call)
+        .add(core::verdict_name(verdict))
+        .add(outcome->reasons)
+        .add(without_zeros(outcome->demand))
+        .send();
+}
+
+} // namespace
+
+template <auto Member>
+int Methods::call(sd_bus_message* message, void* self, sd_bus_error*) {
+    return (static_cast<Methods*>(self)->*Member)(message);
+}
+
+// Anyone may call them all: those that change something ask who it is.
+const sd_bus_vtable Methods::vtable[] = {
+    SD_BUS_VTABLE_START(0),
+    SD_BUS_METHOD_WITH_ARGS("Check", SD_BUS_ARGS("s", xml),
+                            SD_BUS_RESULT("s", verdict, "a(sssxxxss)", reasons, "a{sx}", demand),
+                            call<&Methods::check>, SD_BUS_VTABLE_UNPRIVILEGED),
+    SD_BUS_METHOD_WITH_ARGS("Explain", SD_BUS_ARGS("s", domain),
+                            SD_BUS_RESULT("s", verdict, "a(sssxxxss)", reasons, "a{sx}", demand),
+                            call<&Methods::explain>, SD_BUS_VTABLE_UNPRIVILEGED),
+    SD_BUS_METHOD_WITH_ARGS("ListDomains", SD_BUS_NO_ARGS, SD_BUS_RESULT("a(ssssa{sx}o)", domains),
+                            call<&Methods::list_domains>, SD_BUS_VTABLE_UNPRIVILEGED),
+    SD_BUS_METHOD_WITH_ARGS("RecentDecisions", SD_BUS_ARGS("u", max),
+                            SD_BUS_RESULT("a(tssssa(sssxxxss))", decisions),
+                            call<&Methods::recent_decisions>, SD_BUS_VTABLE_UNPRIVILEGED),
+    SD_BUS_METHOD_WITH_ARGS("Reload", SD_BUS_NO_ARGS, SD_BUS_NO_RESULT, call<&Methods::reload>,
+                            SD_BUS_VTABLE_UNPRIVILEGED),
+    SD_BUS_METHOD_WITH_ARGS("Resync", SD_BUS_NO_ARGS, SD_BUS_NO_RESULT, call<&Methods::resync>,
+                            SD_BUS_VTABLE_UNPRIVILEGED),
+    SD_BUS_SIGNAL_WITH_ARGS(
+        "Admitted", SD_BUS_ARGS("s", name, "s", uuid, "s", scheduler, "a(sssxxxss)", reasons), 0),
+    SD_BUS_SIGNAL_WITH_ARGS(
+        "Refused", SD_BUS_ARGS("s", name, "s", uuid, "s", scheduler, "a(sssxxxss)", reasons), 0),
+    SD_BUS_SIGNAL_WITH_ARGS("OverCapacityChanged", SD_BUS_ARGS("as", resources), 0),
+    SD_BUS_VTABLE_END};
+
+Result<> Methods::add() {
+    sd_bus_slot* slot = nullptr;
+    const int r =
+        sd_bus_add_object_vtable(bus_, &slot, manager_path, manager_interface, vtable, this);
+    slot_.reset(slot);
+    if (r < 0)
+        return failed("methods", r);
+    return {};
+}
+
+int Methods::check(sd_bus_message* message) {
+    const auto xml = read_text(message, "xml", max_xml);
+    return xml ? reply_outcome(message, actions_.check(*xml)) : reply_error(message, xml.error());
+}
+
+int Methods::explain(sd_bus_message* message) {
+    const auto domain = read_text(message, "domain", max_name);
+    return domain ? reply_outcome(message, actions_.explain(*domain))
+                  : reply_error(message, domain.error());
+}
+
+int Methods::list_domains(sd_bus_message* message) {
+    Builder reply(message);
+    reply.open(SD_BUS_TYPE_ARRAY, "(ssssa{sx}o)");
+    for (const auto& [path, domain] : picture_.domains) {
+        const core::GuestReport& guest = domain.guest;
+        reply.open(SD_BUS_TYPE_STRUCT, "ssssa{sx}o")
+            .add(guest.name)
+            .add(guest.uuid.value_or(Uuid{}).text())
+            .add(guest.scheduler)
+            .add(core::state_name(guest.state))
+            .add(without_zeros(guest.demand))
+            .add_path(path)
+            .close();
+    }
+    return reply.close().send();
+}
+
+int Methods::recent_decisions(sd_bus_message* message) {
+    std::uint32_t most = 0;
+    if (const int r = sd_bus_message_read(message, "u", &most); r < 0)
+        return r;
+    Builder reply(message);
+    reply.open(SD_BUS_TYPE_ARRAY, "(tssssa(sssxxxss))");
+    for (const core::DecidedStart& start : actions_.recent(most))
+        reply.open(SD_BUS_TYPE_STRUCT, "tssssa(sssxxxss)")
+            .add(std::optional(start.time))
+            .add(start.name)
+            .add(start.uuid ? start.uuid->text() : "")
+            .add(start.scheduler)
+            .add(core::verdict_name(start.verdict))
+            .add(start.reasons)
+            .close();
+    return reply.close().send();
+}
+
+int Methods::reload(sd_bus_message* message) {
+    return authority_.ask(message, [this](MessagePtr call) {
+        actions_.reload([call = std::move(call)](Result<> loaded) {
+            // Who asked may be gone by now, and with him the bus.
+            (void)(loaded ? sd_bus_reply_method_return(call.get(), "")
+                          : reply_error(call.get(), loaded.error()));
+        });
+    });
+}
+
+int Methods::resync(sd_bus_message* message) {
+    return authority_.ask(message, [this](MessagePtr call) {
+        actions_.resync();
+        (void)sd_bus_reply_method_return(call.get(), "");
+    });
+}
+
+Result<> Methods::announce(const core::DecidedStart& start) {
+    const bool refused = start.verdict == core::Verdict::refuse;
+    const int r = Builder(bus_, refused ? "Refused" : "Admitted")
+                      .add(start.name)
+                      .add(start.uuid ? start.uuid->text() : "")
+                      .add(start.scheduler)
+                      .add(start.reasons)
+                      .send();
+    if (r < 0)
+        return failed("signals", r);
+    return {};
+}
+
+} // namespace virtguard::bus

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The methods and signals of org.virtguard1.Manager; docs/dbus.md says what they mean.
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "bus/authority.hpp"
+#include "bus/handles.hpp"
+#include "bus/picture.hpp"
+#include "core/history.hpp"
+#include "core/report.hpp"
+
+namespace virtguard::bus {
+
+/// Who does what callers ask for. All run in the loop and wait for nothing.
+struct Actions {
+    using Done = std::move_only_function<void(Result<>)>;
+
+    /// What a start with this XML would be answered. Errors: syntax, limit.
+    std::function<Result<core::Outcome>(const std::string& xml)> check;
+    /// What a start of this guest, by its name or UUID, would be answered. Error: not_found.
+    std::function<Result<core::Outcome>(const std::string& domain)> explain;
+    /// The last starts, the latest first.
+    std::function<std::vector<core::DecidedStart>(std::size_t most)> recent;
+    /// Loads the policy anew. Errors: invalid (then it says what is wrong), unavailable.
+    std::function<void(Done)> reload;
+    /// Has libvirt asked soon what runs.
+    std::function<void()> resync;
+};
+
+class Methods {
+  public:
+    /// Longer arguments are refused. libvirt writes a domain of a hundred disks in a fifth of it.
+    static constexpr std::size_t max_xml = 256 << 10;
+    /// Of a domain: names are parts of file names, which have at most 255 bytes.
+    static constexpr std::size_t max_name = 255;
+
+    /// The bus and the picture must outlive it.
+    Methods(sd_bus* bus, const Picture& picture, Actions actions)
+        : bus_(bus), picture_(picture), actions_(std::move(actions)), authority_(bus) {}
+
+    /// Has the methods answer as long as this lives.
+    [[nodiscard]] Result<> add();
+
+    /// Sends Admitted or Refused.
+    [[nodiscard]] Result<> announce(const core::DecidedStart& start);
+
+  private:
+    template <auto Member>
+    static int call(sd_bus_message* message, void* self, sd_bus_error*);
+    static const sd_bus_vtable vtable[];
+
+    [[nodiscard]] int check(sd_bus_message* message);
+    [[nodiscard]] int explain(sd_bus_message* message);
+    [[nodiscard]] int list_domains(sd_bus_message* message);
+    [[nodiscard]] int recent_decisions(sd_bus_message* message);
+    [[nodiscard]] int reload(sd_bus_message* message);
+    [[nodiscard]] int resync(sd_bus_message* message);
+
+    sd_bus* bus_;
+    const Picture& picture_;
+    Actions actions_;
+    Authority authority_;
+    SlotPtr slot_;
+};
+
+} // namespace virtguard::bus
