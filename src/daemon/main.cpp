@@ -19,6 +19,7 @@
 
 #include "base/log.hpp"
 #include "base/text.hpp"
+#include "daemon/bus_link.hpp"
 #include "daemon/files_thread.hpp"
 #include "daemon/hook_server.hpp"
 #include "daemon/run_folder.hpp"
@@ -95,6 +96,7 @@ class Daemon {
     Result<> watch_signals_and_mail();
     void reload(Service::Reloaded done);
     Result<> start_libvirt(const std::string& uri);
+    Result<> start_bus();
 
     loop::Loop loop_;
     std::unique_ptr<RunFolder> run_folder_;
@@ -107,6 +109,7 @@ class Daemon {
     std::optional<loop::Io> libvirt_mail_;
     std::optional<loop::Io> policy_mail_;
     std::unique_ptr<virt::Session> session_;
+    std::unique_ptr<BusLink> bus_;
 };
 
 /// Makes the folders and takes them for this daemon.
@@ -215,6 +218,17 @@ void Daemon::reload(Service::Reloaded done) {
     });
 }
 
+Result<> Daemon::start_bus() {
+    auto link =
+        BusLink::create(loop_, system_bus_address(), *service_,
+                        {.reload = [this](Service::Reloaded done) { reload(std::move(done)); },
+                         .resync = [this] { session_->request_look(); }});
+    if (!link)
+        return std::unexpected(link.error());
+    bus_ = *std::move(link);
+    return {};
+}
+
 /// Answers hooks before anything else: at boot they come before libvirt serves anybody.
 Result<> Daemon::start(const Options& options) {
     if (auto watched = watch_signals_and_mail(); !watched)
@@ -227,7 +241,9 @@ Result<> Daemon::start(const Options& options) {
         return kept;
     if (auto watchdog = loop_.enable_watchdog(); !watchdog)
         return std::unexpected(watchdog.error());
-    return start_libvirt(options.libvirt_uri);
+    if (auto started = start_libvirt(options.libvirt_uri); !started)
+        return started;
+    return start_bus();
 }
 
 Result<int> Daemon::run(const Options& options) {

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/bus_link.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include "base/log.hpp"
+#include "bus/names.hpp"
+
+namespace virtguard::daemon {
+
+namespace {
+
+/// A bus that was restarted is there again at once; one that does not want us stays so.
+constexpr std::chrono::seconds first_retry{1};
+constexpr std::chrono::seconds last_retry{60};
+
+/// Of the main thread's time, working out pictures takes at most one part in so many.
+constexpr int share_of_time = 20;
+
+/// A turn's share of announcements.
+constexpr std::size_t starts_per_turn = 32;
+
+/// How soon to look whether a bus that was behind has read what there is.
+constexpr std::chrono::milliseconds behind_retry{100};
+
+} // namespace
+
+std::string system_bus_address() {
+    const char* address = ::secure_getenv("DBUS_SYSTEM_BUS_ADDRESS");
+    return address != nullptr ? address : "unix:path=/run/dbus/system_bus_socket";
+}
+
+BusLink::BusLink(loop::Loop& loop, std::string address, Service& service, Requests requests)
+    : loop_(loop), address_(std::move(address)), service_(service), requests_(std::move(requests)),
+      backoff_(first_retry, last_retry) {}
+
+BusLink::~BusLink() {
+    service_.set_on_change(nullptr);
+}
+
+Result<std::unique_ptr<BusLink>> BusLink::create(loop::Loop& loop, std::string address,
+                                                 Service& service, Requests requests) {
+    std::unique_ptr<BusLink> link(
+        new BusLink(loop, std::move(address), service, std::move(requests)));
+    BusLink* raw = link.get();
+    using loop::Priority;
+    auto reconnecting = loop.timer(
+        "bus connection", [raw] { raw->connect(); }, Priority::last);
+    auto waiting = loop.timer(
+        "bus picture", [raw] { raw->update(); }, Priority::last);
+    auto updating = loop.deferred(
+        "bus signals", [raw] { raw->update(); }, Priority::last);
+    if (!reconnecting)
+        return std::unexpected(reconnecting.error());
+    if (!waiting)
+        return std::unexpected(waiting.error());
+    if (!updating)
+        return std::unexpected(updating.error());
+    link->reconnecting_ = *std::move(reconnecting);
+    link->waiting_ = *std::move(waiting);
+    link->updating_ = *std::move(updating);
+    service.set_on_change([raw] { raw->changed(); });
+    link->connect();
+    return link;
+}
+
+void BusLink::connect() {
+    connection_.reset();
+    auto connection =
+        bus::Connection::open(loop_.handle(), std::to_underlying(loop::Priority::last), address_,
+                              {.picture = [this] { return bus_picture(service_, calendar_); },
+                               .joined = [this] { joined(); },
+                               .lost = [this](const std::string& why) { lost(why); }},
+                              actions());
+    if (connection)
+        connection_ = *std::move(connection);
+    else
+        lost(connection.error().what);
+}
+
+bus::Actions BusLink::actions() {
+    return {
+        .check =
+            [this](const std::string& xml) { return service_.check(xml, Service::Fits::left_out); },
+        .explain = [this](const std::string& domain) { return service_.explain(domain); },
+        .recent = [this](std::size_t most) { return service_.history().recent(most); },
+        .reload = requests_.reload,
+        .resync = requests_.resync};
+}
+
+void BusLink::joined() {
+    log(Level::notice, "bus: there as {}", bus::service_name);
+    backoff_.reset();
+    problem_.clear();
+    announced_ = service_.history().latencies().count();
+    changed(); // since the picture was worked out
+}
+
+void BusLink::lost(const std::string& why) {
+    if (why != problem_)
+        log(Level::warning, "{}; trying again", why);
+    problem_ = why;
+    reconnecting_->arm_after(backoff_.next());
+}
+
+void BusLink::changed() {
+    if (connection_ == nullptr || !connection_->has_joined() || std::exchange(outdated_, true))
+        return;
+    if (loop::now() < next_picture_)
+        waiting_->arm(next_picture_);
+    else
+        updating_->schedule();
+}
+
+void BusLink::update() {
+    if (connection_ == nullptr)
+        return;
+    if (outdated_ && loop::now() >= next_picture_)
+        refresh();
+    // Who hears of a start finds what it changed.
+    const bus::Told told = connection_->tell();
+    switch (std::max(told, announce())) {
+    case bus::Told::all:
+        break;
+    case bus::Told::more:
+        return updating_->schedule();
+    case bus::Told::behind:
+        return waiting_->arm_after(behind_retry);
+    }
+    if (outdated_)
+        waiting_->arm(next_picture_);
+}
+
+void BusLink::refresh() {
+    outdated_ = false;
+    const Instant began = loop::now();
+    connection_->show(bus_picture(service_, calendar_));
+    const Instant ended = loop::now();
+    next_picture_ = ended + share_of_time * (ended - began);
+}
+
+/// Starts that were decided since, the oldest first. Those that the history has no more are not
+/// announced; whoever wants all of them has the counters.
+bus::Told BusLink::announce() {
+    const core::History& history = service_.history();
+    const std::uint64_t decided = history.latencies().count();
+    const std::vector<core::DecidedStart> starts = history.recent(decided - announced_);
+    for (std::size_t i = starts.size(); i > 0; --i) {
+        if (starts.size() - i == starts_per_turn)
+            return bus::Told::more;
+        if (!connection_->announce(starts[i - 1]))
+            return bus::Told::behind;
+        announced_ = decided - (i - 1);
+    }
+    return bus::Told::all;
+}
+
+} // namespace virtguard::daemon

@@ -1,0 +1,414 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""org.virtguard1 on a dbus-daemon of its own, by the tools of others (busctl, gdbus).
+
+    dbus.py VIRTGUARDD VIRTGUARDCTL SOURCE_ROOT
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+DAEMON, CTL, SOURCE = sys.argv[1:4]
+SOURCE = pathlib.Path(SOURCE)
+DEADLINE = 20
+NAME, ROOT, MANAGER = "org.virtguard1", "/org/virtguard1", "org.virtguard1.Manager"
+NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+
+# As a system's bus is: what is not allowed is denied.
+BUS_CONF = """<busconfig>
+<type>system</type><listen>unix:path={folder}/bus</listen><auth>EXTERNAL</auth>
+<policy context="default">
+  <allow user="*"/><deny own="*"/><deny send_type="method_call"/>
+  <allow send_type="signal"/>
+  <allow send_requested_reply="true" send_type="method_return"/>
+  <allow send_requested_reply="true" send_type="error"/>
+  <allow receive_type="method_call"/><allow receive_type="method_return"/>
+  <allow receive_type="error"/><allow receive_type="signal"/>
+  <allow send_destination="org.freedesktop.DBus"/>
+</policy>
+<include>{source}/conf/org.virtguard1.conf</include>
+</busconfig>
+"""
+PREPARE, STARTED, RELEASE = 1, 2, 3
+ADMITTED, REFUSED = 1, 2
+
+
+def xml(name, number, size, unit="GiB"):
+    return (f"<domain type='kvm'><name>{name}</name><uuid>00000000-0000-4000-8000-{number:012x}</uuid>"
+            f"<memory unit='{unit}'>{size}</memory><vcpu>2</vcpu><os><type arch='x86_64'>hvm</type></os></domain>")
+
+
+def path_of(number):
+    return f"{ROOT}/domain/00000000_0000_4000_8000_{number:012x}"
+
+
+class Raw:
+    """A client that does no more than it is told: it need not read."""
+
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self.socket.connect(path)
+        self.socket.settimeout(DEADLINE)
+        self.socket.sendall(b"\0AUTH EXTERNAL " + str(os.getuid()).encode().hex().encode() + b"\r\n")
+        self.socket.recv(100)
+        self.socket.sendall(b"BEGIN\r\n")
+        self.serial = 0
+        self.call("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "Hello")
+
+    def call(self, destination, path, interface, member, text=None):
+        """Sends a call; text is its one argument. False: the bus takes no more for now."""
+        self.serial += 1
+        body = b"" if text is None else struct.pack("<I", len(text)) + text.encode() + b"\0"
+        fields = b""
+        for code, kind, value in ((1, b"o", path), (2, b"s", interface), (3, b"s", member), (6, b"s", destination)):
+            fields += b"\0" * (-len(fields) % 8)
+            fields += bytes((code, 1)) + kind + b"\0" + struct.pack("<I", len(value)) + value.encode() + b"\0"
+        if text is not None:
+            fields += b"\0" * (-len(fields) % 8) + b"\x08\x01g\0\x01s\0"
+        message = struct.pack("<cBBBIII", b"l", 1, 0, 1, len(body), self.serial, len(fields)) + fields
+        message += b"\0" * (-len(message) % 8) + body
+        try:
+            self.socket.sendall(message)
+        except (BlockingIOError, TimeoutError):
+            return False
+        return True
+
+
+class Bus(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.folder.chmod(0o755)  # for who is not root
+        (self.folder / "policy").mkdir()
+        (self.folder / "bus.conf").write_text(BUS_CONF.format(folder=self.folder, source=SOURCE))
+        (self.folder / "node.xml").write_text(f"<node>{xml('web', 1, 2).replace('kvm', 'test')}</node>")
+        self.address = f"unix:path={self.folder}/bus"
+        self.environment = {**os.environ, "DBUS_SYSTEM_BUS_ADDRESS": self.address, "LC_ALL": "C.UTF-8"}
+        self.log = self.folder / "log"
+        self.log.touch()
+
+    # ------------------------------------------------------------ whom the tests talk to
+
+    def run_for_test(self, command, **options):
+        process = subprocess.Popen([str(word) for word in command], env=self.environment, text=True, **options)
+        self.addCleanup(process.wait, DEADLINE)
+        self.addCleanup(process.kill)
+        return process
+
+    def start_bus(self):
+        return self.run_for_test(["dbus-daemon", f"--config-file={self.folder}/bus.conf", "--nofork"],
+                                 stderr=subprocess.DEVNULL)
+
+    def start_daemon(self):
+        with open(self.log, "ab") as log:
+            return self.run_for_test(
+                [DAEMON, "--run-dir", self.folder / "run", "--state-dir", self.folder / "state",
+                 "--policy-dir", self.folder / "policy", "--libvirt-uri", f"test://{self.folder}/node.xml",
+                 "--topology", "numa:2(memory=16GiB) core:4 pu:2"], stderr=log)
+
+    def start(self):
+        """Bus and daemon, which knows of the guest that libvirt runs."""
+        self.bus = self.start_bus()
+        self.daemon = self.start_daemon()
+        self.wait_for(lambda: self.property("State") == "ready", "virtguardd is on the bus")
+
+    def wait_for(self, is_so, what):
+        deadline = time.monotonic() + DEADLINE
+        while not is_so():
+            if time.monotonic() > deadline:
+                self.fail(f"{what}: not so after {DEADLINE} s\n{self.log.read_text()}")
+            time.sleep(0.02)
+
+    def busctl(self, *arguments, prefix=()):
+        return subprocess.run([*prefix, "busctl", "--system", "--timeout=20", *arguments], env=self.environment,
+                              capture_output=True, text=True, timeout=2 * DEADLINE)
+
+    def ask(self, *arguments):
+        """What busctl --json says of a call."""
+        done = self.busctl("--json=short", *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)["data"] if done.stdout else None
+
+    def method(self, name, *arguments):
+        return self.ask("call", NAME, ROOT, MANAGER, name, *arguments)
+
+    def property(self, name):
+        done = self.busctl("--json=short", "get-property", NAME, ROOT, MANAGER, name)
+        return json.loads(done.stdout)["data"] if done.returncode == 0 else None
+
+    def objects(self):
+        """{path: {interface: {property: value}}}"""
+        found = self.ask("call", NAME, ROOT, "org.freedesktop.DBus.ObjectManager", "GetManagedObjects")[0]
+        return {path: {interface: {name: value["data"] for name, value in properties.items()}
+                       for interface, properties in interfaces.items()} for path, interfaces in found.items()}
+
+    def status(self):
+        return json.loads(subprocess.run([CTL, "--socket", self.folder / "run/hook.sock", "status", "--json"],
+                                         capture_output=True, check=True, timeout=DEADLINE).stdout)
+
+    def hook(self, operation, domain):
+        """The verdict, as the hook gets it, and how long it took; None where none is due."""
+        began = time.monotonic()
+        with socket.socket(socket.AF_UNIX) as hook:
+            hook.settimeout(DEADLINE)
+            hook.connect(str(self.folder / "run/hook.sock"))
+            now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+            hook.sendall(struct.pack("<4sHHQIII", b"VGRQ", 1, operation, now, 2000, 0, len(domain)) + domain.encode())
+            reply = hook.recv(1 << 20)
+        return struct.unpack_from("<4sHH", reply)[2] if reply else None, time.monotonic() - began
+
+    def monitor(self):
+        """What gdbus, which is not built on our library, hears: a function that returns all of it so far."""
+        heard = self.folder / "heard"
+        with open(heard, "wb") as file:
+            self.run_for_test(["gdbus", "monitor", "--system", "--dest", NAME], stdout=file)
+        self.wait_for(lambda: "is owned by" in heard.read_text(), "gdbus has found the name")
+        return heard.read_text
+
+    def write_policy(self, text):
+        (self.folder / "policy/virtguard.toml").write_text(text)
+
+    # ------------------------------------------------------------ what is shown
+
+    def test_all_properties_agree_with_what_ctl_shows(self):
+        self.start()
+        self.write_policy('[overcommit]\ncpu = "1.15"\n[scheduler]\naccept-any = true\n')
+        self.method("Reload")
+        self.hook(PREPARE, xml("pending", 2, 3))
+        self.wait_for(lambda: path_of(2) in self.objects(), "the start is shown")
+        status, objects = self.status(), self.objects()
+        everything = self.ask("call", NAME, ROOT, "org.freedesktop.DBus.Properties", "GetAll", "s", MANAGER)[0]
+        manager = {name: value["data"] for name, value in everything.items()}
+        columns = {"Capacity": "capacity", "Reserved": "reserved", "Allocatable": "allocatable",
+                   "EffectiveCapacity": "effective", "Allocated": "allocated", "Pending": "pending",
+                   "Booked": "booked", "Foreign": "foreign", "Free": "free"}
+        expected = {"Version": status["version"], "Mode": "enforce", "State": "ready", "Problems": [],
+                    "Overcommit": {"cpu": "1.15", "memory": "1"}, "OverCapacity": [],
+                    "AcceptedSchedulers": ["*", "default-scheduler"], "DecisionsAdmitted": 1, "DecisionsRefused": 0,
+                    "DecisionsWouldRefuse": 0, "PolicyFiles": [f"{self.folder}/policy/virtguard.toml"],
+                    **{name: status["host"][column] for name, column in columns.items()}}
+        self.assertLess(abs(manager.pop("SnapshotTimestamp") / 1e6 - time.time()), 60)
+        self.assertEqual(manager, expected)
+        self.assertEqual(manager["EffectiveCapacity"]["cpu"], 18)  # of 16 PUs
+        self.assertEqual(len(status["nodes"]), 2)
+        for node in status["nodes"]:
+            expected = {"Id": node["id"], "Cpus": node["cpus"], **{name: node[key] for name, key in columns.items()}}
+            self.assertEqual(objects[f"{ROOT}/node/{node['id']}"]["org.virtguard1.Node"], expected)
+        self.assertEqual([guest["state"] for guest in status["domains"]], ["running", "pending"])
+        for number, guest in enumerate(status["domains"], 1):
+            shown = objects[path_of(number)]["org.virtguard1.Domain"]
+            self.assertLess(abs(shown.pop("Since") / 1e6 - time.time()), 60)
+            pieces = [[resource, amount, "", False] for resource, amount in guest["demand"].items()]
+            self.assertEqual(shown, {"Name": guest["name"], "Uuid": guest["uuid"], "Scheduler": guest["scheduler"],
+                                     "State": guest["state"], "Demand": guest["demand"], "Pieces": pieces})
+        self.assertEqual(self.method("ListDomains"),
+                         [[[guest["name"], guest["uuid"], guest["scheduler"], guest["state"], guest["demand"],
+                            path_of(number)] for number, guest in enumerate(status["domains"], 1)]])
+
+    def test_what_the_documentation_shows_is_so(self):
+        self.start()
+        (self.folder / "large.xml").write_text(xml("large", 2, 99))
+        text = (SOURCE / "docs/dbus.md").read_text()
+        transcripts = re.findall(r"^    \$ (busctl .*)\n((?:    (?!\$).*\n)+)", text, re.MULTILINE)
+        self.assertGreater(len(transcripts), 5)
+        for command, shown in transcripts:
+            command = command.replace("large.xml", str(self.folder / "large.xml"))
+            done = subprocess.run(["bash", "-c", command], env=self.environment, capture_output=True, text=True,
+                                  timeout=DEADLINE, cwd=self.folder)
+            same = [re.sub(r"\b1[0-9]{15}\b", "TIME", lines).replace(" ", "")
+                    for lines in (re.sub("^    ", "", shown, flags=re.MULTILINE), done.stdout + done.stderr)]
+            self.assertEqual(*same, f"{command}: {done.stdout}")
+        shown = re.search(r"^    # busctl monitor .*\n((?:    .*\n)+)", text, re.MULTILINE)[1]
+        heard = self.folder / "monitored"
+        with open(heard, "wb") as file:
+            self.run_for_test(["busctl", "--system", "monitor", NAME], stdout=file, stderr=subprocess.DEVNULL)
+
+
+        def is_heard():
+            self.assertEqual(self.hook(PREPARE, xml("large", 2, 99))[0], REFUSED)
+            return shown.replace(" ", "") in heard.read_text().replace(" ", "")
+
+        self.wait_for(is_heard, shown)
+
+    def test_every_member_is_in_the_manual(self):
+        self.start()
+        manual = (SOURCE / "docs/man/org.virtguard1.5.scd").read_text()
+        members = 0
+        for path in (ROOT, f"{ROOT}/node/0", path_of(1)):
+            ours = False
+            for line in self.busctl("introspect", NAME, path).stdout.splitlines():
+                name, kind = line.split()[:2]
+                if kind == "interface":
+                    ours = name.startswith(NAME)
+                elif ours:
+                    members += 1
+                    self.assertRegex(manual, rf"\*{name[1:]}\*")
+        self.assertEqual(members, 30 + 11 + 7)
+
+    # ------------------------------------------------------------ what changes
+
+    def test_starts_and_ends_are_signalled(self):
+        self.start()
+        heard = self.monitor()
+        self.assertEqual(self.hook(PREPARE, xml("mail", 2, 4))[0], ADMITTED)
+        self.assertEqual(self.hook(PREPARE, xml("big", 3, 99))[0], REFUSED)
+        self.wait_for(lambda: re.search(r"InterfacesAdded \(objectpath '" + path_of(2) + "'.*'Name': <'mail'>", heard()),
+                      "there")
+        self.hook(STARTED, xml("mail", 2, 4))
+        self.wait_for(lambda: re.search(path_of(2) + r": .*PropertiesChanged .*'State': <'running'>", heard()), "runs")
+        self.hook(RELEASE, xml("mail", 2, 4))
+        self.wait_for(lambda: re.search(r"InterfacesRemoved .*" + path_of(2), heard()), "gone")
+        self.assertRegex(heard(), r"Manager.Admitted \('mail', '00000000-0000-4000-8000-000000000002', "
+                                  r"'default-scheduler', ")
+        self.assertRegex(heard(), r"Manager.Refused \('big', .*\('larger-than-host', 'memory', '', ")
+        self.assertRegex(heard(), r"PropertiesChanged \('org.virtguard1.Manager', .*'DecisionsRefused': <uint64 1>")
+        verdicts = [[decision[1], decision[4]] for decision in self.method("RecentDecisions", "u", "10")[0]]
+        self.assertEqual(verdicts, [["big", "refuse"], ["mail", "admit"]])
+
+    def test_a_reload_is_told_and_so_is_what_is_over_capacity(self):
+        self.start()
+        heard = self.monitor()
+        self.write_policy('[overcommit]\ncpu = "0.1"\n')
+        self.method("Reload")
+        self.wait_for(lambda: "OverCapacityChanged (['cpu'],)" in heard(), "over capacity")
+        self.assertEqual(self.property("OverCapacity"), ["cpu"])
+        self.assertEqual(self.property("Free")["cpu"], -1)
+        self.write_policy("[overcommit]\ncpu = 2\nmemry = 3\n")
+        done = self.busctl("call", NAME, ROOT, MANAGER, "Reload")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"{self.folder}/policy/virtguard.toml:3:1: overcommit.memry: ", done.stderr)
+        self.wait_for(lambda: self.property("State") == "degraded", "degraded")
+        self.assertEqual(len(self.property("Problems")), 1)
+        self.write_policy("")
+        self.method("Reload")
+        self.wait_for(lambda: "OverCapacityChanged (@as [],)" in heard(), "no more over capacity")
+
+    def test_resync_has_libvirt_asked(self):
+        self.start()
+        self.hook(PREPARE, xml("ghost", 2, 1))
+        self.hook(STARTED, xml("ghost", 2, 1))
+        self.wait_for(lambda: path_of(2) in self.objects(), "the guest is shown")
+        self.method("Resync")
+        self.wait_for(lambda: path_of(2) not in self.objects(), "libvirt does not run it")
+
+    # ------------------------------------------------------------ who may do what
+
+    def test_anyone_reads_and_only_who_may_changes(self):
+        self.start()
+        done = self.busctl("get-property", NAME, ROOT, MANAGER, "Mode", prefix=NOBODY)
+        self.assertEqual((done.returncode, done.stdout), (0, 's "enforce"\n'), done.stderr)
+        done = self.busctl("call", NAME, ROOT, MANAGER, "Check", "s", xml("new", 9, 1), prefix=NOBODY)
+        self.assertTrue(done.stdout.startswith('sa(sssxxxss)a{sx} "admit" 0 '), done.stdout + done.stderr)
+        for method in ("Reload", "Resync"):
+            done = subprocess.run([*NOBODY, "gdbus", "call", "--system", "--dest", NAME, "--object-path", ROOT,
+                                   "--method", f"{MANAGER}.{method}"], env=self.environment, capture_output=True,
+                                  text=True, timeout=DEADLINE)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("org.freedesktop.DBus.Error.AccessDenied: polkit does not allow org.virtguard1.manage",
+                          done.stderr)
+        self.assertNotIn("policy: reloaded", self.log.read_text())
+
+    def test_the_name_is_for_root_only(self):
+        self.start_bus()
+        self.wait_for((self.folder / "bus").exists, "the bus listens")
+        done = self.busctl("call", "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus",
+                           "RequestName", "su", NAME, "0", prefix=NOBODY)
+        self.assertNotEqual(done.returncode, 0)
+
+    # ------------------------------------------------------------ without the bus
+
+    def test_answers_go_on_while_the_bus_is_away_and_the_name_comes_back(self):
+        self.daemon = self.start_daemon()
+        self.wait_for((self.folder / "run/hook.sock").exists, "virtguardd listens")
+        self.assertEqual(self.hook(PREPARE, xml("early", 2, 1))[0], ADMITTED)
+        bus = self.start_bus()
+        self.wait_for(lambda: self.property("DecisionsAdmitted") == 1, "on the bus that came later")
+        for number in (3, 4):
+            bus.kill()
+            bus.wait(DEADLINE)
+            self.assertEqual(self.hook(PREPARE, xml("between", number, 1))[0], ADMITTED)
+            bus = self.start_bus()
+            self.wait_for(lambda: path_of(number) in self.objects() if self.property("State") else False,
+                          "on the bus that came back")
+        self.daemon.terminate()
+        self.assertEqual(self.daemon.wait(DEADLINE), 0)
+
+    def test_a_name_that_another_has_is_taken_when_it_is_free(self):
+        self.start()
+        other = self.folder / "other"
+        with open(self.log, "ab") as log:
+            second = self.run_for_test([DAEMON, "--run-dir", other, "--state-dir", other, "--policy-dir", other,
+                                        "--libvirt-uri", "test:///default", "--topology", "numa:1(memory=2GiB) core:1 pu:1"], stderr=log)
+        self.wait_for(lambda: "bus: org.virtguard1: another has this name; trying again" in self.log.read_text(), "")
+        self.daemon.terminate()
+        self.wait_for(lambda: self.property("Capacity") is not None and self.property("Capacity")["cpu"] == 1,
+                      "the second has the name")
+        self.assertIsNone(second.poll())
+
+    # ------------------------------------------------------------ clients that do not behave
+
+    def memory(self):
+        text = pathlib.Path(f"/proc/{self.daemon.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+([0-9]+) kB", text)[1]) << 10
+
+    def slowest_of_starts(self, count):
+        slowest = 0
+        for number in range(100, 100 + count):
+            domain = xml(f"guest-{number}", number, 64, "MiB")
+            verdict, seconds = self.hook(PREPARE, domain)
+            self.assertEqual(verdict, ADMITTED)
+            slowest = max(slowest, seconds)
+            self.hook(RELEASE, domain)
+        return slowest
+
+    def test_a_client_that_never_reads_costs_nothing(self):
+        self.start()
+        deaf = Raw(f"{self.folder}/bus")
+        self.addCleanup(deaf.socket.close)
+        deaf.call("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "AddMatch",
+                  "type='signal'")
+        self.slowest_of_starts(200)
+        before = self.memory()
+        self.assertLess(self.slowest_of_starts(2000), 1)
+        self.wait_for(lambda: self.property("DecisionsAdmitted") == 2200, "others are told")
+        self.assertLess(self.memory() - before, 8 << 20)
+
+    def test_a_client_that_asks_and_asks_delays_no_start(self):
+        self.start()
+        self.slowest_of_starts(50)
+        before = self.memory()
+        flood = Raw(f"{self.folder}/bus")
+        flood.socket.settimeout(0.01)
+        deadline = time.monotonic() + 3
+        slowest = asked = 0
+        while time.monotonic() < deadline:
+            for _ in range(100):
+                asked += flood.call(NAME, ROOT, "org.freedesktop.DBus.ObjectManager", "GetManagedObjects")
+            slowest = max(slowest, self.slowest_of_starts(1))
+        self.assertGreater(asked, 100)
+        self.assertLess(slowest, 1)
+        self.assertLess(self.memory() - before, 32 << 20)
+        flood.socket.close()
+        self.wait_for(lambda: self.property("State") == "ready", "others are answered")
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0:
+        print("SKIPPED: virtguardd's socket is root's, and this is not root")
+        sys.exit(77)
+    for tool in ("dbus-daemon", "busctl", "gdbus", "setpriv"):
+        if shutil.which(tool) is None:
+            print(f"SKIPPED: there is no {tool}")
+            sys.exit(77)
+    unittest.main(argv=sys.argv[:1] + sys.argv[4:])
