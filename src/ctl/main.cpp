@@ -5,15 +5,21 @@
 
 #include <algorithm>
 #include <array>
+#include <climits>
 #include <functional>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
+
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 
 #include "base/text.hpp"
 #include "ctl/ask.hpp"
+#include "ctl/doctor.hpp"
 #include "ctl/file.hpp"
 #include "ctl/ledger_check.hpp"
 #include "ctl/outcome_screen.hpp"
@@ -23,6 +29,7 @@
 #include "domxml/parse.hpp"
 #include "virt/domains.hpp"
 #include "json/document.hpp"
+#include "json/export.hpp"
 
 namespace virtguard::ctl {
 
@@ -32,18 +39,33 @@ struct Options {
     std::string socket = wire::hook_socket_path;
     std::string file;
     std::string domain;
+    std::string name;
+    json::ExportFormat format = json::ExportFormat::machinepool;
     std::string libvirt_uri = "qemu:///system";
     ColourWish colour = ColourWish::automatic;
     bool json = false;
     SimulateOptions simulate;
     bool wants_ledger = false;
-    LedgerCheckOptions ledger_check;
+    DoctorOptions doctor;
 };
 
 struct Command {
     CLI::App* app;
     std::function<int()> run; ///< the exit status
 };
+
+/// An option whose value is one of some words.
+template <class T>
+CLI::Option* add_choice(CLI::App& app, const std::string& name, T& target,
+                        std::map<std::string, T> words, const std::string& description) {
+    const auto set = [name, &target, words = std::move(words)](const std::string& text) {
+        const auto word = words.find(text);
+        if (word == words.end())
+            throw CLI::ValidationError(name, quote(text) + " is none of its words");
+        target = word->second;
+    };
+    return app.add_option_function<std::string>(name, set, description);
+}
 
 /// How the status is shown: for people, and as a document.
 struct View {
@@ -70,6 +92,37 @@ Command add_view(CLI::App& app, Options& options, const std::string& name,
     CLI::App* command = app.add_subcommand(name, description);
     command->add_flag("--json", options.json, "print one JSON document");
     return {command, [&options, view] { return show_status(options, view); }};
+}
+
+int export_status(const Options& options) {
+    const auto document = ask_daemon(options.socket, wire::Operation::status);
+    if (!document)
+        return failure(document.error());
+    const auto status = json::parse_status(*document);
+    if (!status)
+        return failure(status.error());
+    std::string name = options.name;
+    if (name.empty()) {
+        std::array<char, HOST_NAME_MAX + 1> host{};
+        if (::gethostname(host.data(), host.size() - 1) == 0)
+            name = host.data();
+    }
+    print(json::export_document(options.format, status->report, name) + "\n");
+    return exit_ok;
+}
+
+Command add_export(CLI::App& app, Options& options) {
+    CLI::App* command =
+        app.add_subcommand("export", "the status as a scheduler reads it: JSON, which is YAML");
+    add_choice<json::ExportFormat>(*command, "--format", options.format,
+                                   {{"machinepool", json::ExportFormat::machinepool},
+                                    {"hypervisor", json::ExportFormat::hypervisor},
+                                    {"placement", json::ExportFormat::placement}},
+                                   "machinepool, hypervisor or placement")
+        ->option_text("FORMAT")
+        ->required();
+    command->add_option("--name", options.name, "the object's name; the host's without it");
+    return {command, [&options] { return export_status(options); }};
 }
 
 int check_xml(const Options& options, const std::string& xml) {
@@ -112,19 +165,32 @@ Command add_explain(CLI::App& app, Options& options) {
     return {command, [&options] { return explain(options); }};
 }
 
+int examine(Options& options) {
+    DoctorOptions& doctor_options = options.doctor;
+    doctor_options.socket = options.socket;
+    doctor_options.json = options.json;
+    doctor_options.colour = options.colour;
+    if (!options.wants_ledger)
+        return doctor(doctor_options);
+    return check_ledger({.socket = options.socket,
+                         .libvirt_uri = doctor_options.libvirt_uri,
+                         .root = doctor_options.root,
+                         .json = options.json});
+}
+
 Command add_doctor(CLI::App& app, Options& options) {
-    LedgerCheckOptions& ledger = options.ledger_check;
-    CLI::App* command = app.add_subcommand("doctor", "is what virtguardd counts what there is?");
-    command
-        ->add_flag("--ledger", options.wants_ledger, "compare virtguardd, libvirt and the kernel")
-        ->required();
-    command->add_option("--libvirt-uri", ledger.libvirt_uri, "whose guests are counted")
+    CLI::App* command =
+        app.add_subcommand("doctor", "is all in place, and what is to be done where not?");
+    command->add_flag("--ledger", options.wants_ledger,
+                      "compare what virtguardd, libvirt and the kernel count");
+    command->add_option("--libvirt-uri", options.doctor.libvirt_uri, "whose guests are counted")
         ->capture_default_str();
-    command->add_flag("--json", ledger.json, "print one JSON document");
-    return {command, [&options] {
-                options.ledger_check.socket = options.socket;
-                return check_ledger(options.ledger_check);
-            }};
+    command->add_option("--policy-dir", options.doctor.policy_folder, "virtguard.toml and conf.d/")
+        ->capture_default_str();
+    command->add_option("--root", options.doctor.root, "where etc/, proc/ and sys/ are")
+        ->capture_default_str();
+    command->add_flag("--json", options.json, "print one JSON document");
+    return {command, [&options] { return examine(options); }};
 }
 
 Command add_simulate(CLI::App& app, SimulateOptions& options) {
@@ -156,6 +222,24 @@ std::vector<std::string> take_protected(std::vector<std::string>& arguments) {
     return taken;
 }
 
+/// What stands where a command should and is none, with the nearest that there is.
+std::optional<std::string> unknown_command(const std::vector<std::string>& arguments,
+                                           std::span<const Command> commands) {
+    const auto named = std::ranges::find_if(arguments, [&](const std::string& each) {
+        const bool is_value =
+            &each != arguments.data() && (*(&each - 1) == "--socket" || *(&each - 1) == "--color");
+        return !each.starts_with('-') && !is_value;
+    });
+    const auto name = [](const Command& command) { return command.app->get_name(); };
+    if (named == arguments.end() || std::ranges::find(commands, *named, name) != commands.end())
+        return std::nullopt;
+    const auto distance = [&](const Command& command) {
+        return edit_distance(*named, name(command));
+    };
+    return fmt::format("{} is not a command; did you mean \"{}\"?", quote(*named),
+                       name(*std::ranges::min_element(commands, {}, distance)));
+}
+
 int run(std::vector<std::string> arguments) {
     Options options;
     CLI::App app{"Looks at virtguardd and decides starts on files; see virtguardctl(1)",
@@ -163,11 +247,11 @@ int run(std::vector<std::string> arguments) {
     app.set_version_flag("--version", VIRTGUARD_VERSION);
     app.require_subcommand(1);
     app.fallthrough();
-    app.add_option("--color", options.colour, "auto, always, never: colours")
-        ->transform(CLI::CheckedTransformer(
-            std::map<std::string, ColourWish>{{"auto", ColourWish::automatic},
-                                              {"always", ColourWish::always},
-                                              {"never", ColourWish::never}}))
+    add_choice<ColourWish>(app, "--color", options.colour,
+                           {{"auto", ColourWish::automatic},
+                            {"always", ColourWish::always},
+                            {"never", ColourWish::never}},
+                           "auto, always or never: colours")
         ->option_text("WHEN");
     app.add_option("--socket", options.socket, "virtguardd's socket")->capture_default_str();
     const std::array commands{
@@ -177,12 +261,17 @@ int run(std::vector<std::string> arguments) {
                  {nodes_text, json::nodes_document}),
         add_view(app, options, "domains", "the guests, and what each of them holds",
                  {domains_text, json::domains_document}),
+        add_export(app, options),
         add_check(app, options),
         add_explain(app, options),
         add_doctor(app, options),
         add_simulate(app, options.simulate),
     };
     const std::vector<std::string> behind_mark = take_protected(arguments);
+    if (const auto unknown = unknown_command(arguments, commands)) {
+        show_error(fmt::format("{}; see virtguardctl --help", *unknown));
+        return exit_bad_input;
+    }
     std::ranges::reverse(arguments); // as parse() wants them
     try {
         app.parse(arguments);

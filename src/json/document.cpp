@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "json/document.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <utility>
@@ -14,11 +15,6 @@ namespace {
 
 using core::Figures;
 using core::Quantities;
-
-/// A UTF-8 text as it is; bytes that are none become U+FFFD, so that a document always is one.
-std::string dump(const Json& json) {
-    return json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
-}
 
 // ------------------------------------------------------------------ writing
 
@@ -260,6 +256,16 @@ std::string ledger_document(std::size_t guests, const std::set<Difference>& foun
     Json json{{"guests", guests}, {"differences", Json::array()}};
     for (const Difference& each : found)
         json["differences"].push_back({{"subject", each.subject}, {"what", each.what}});
+    return dump(json);
+}
+
+std::string doctor_document(const std::vector<Finding>& findings) {
+    Json json{{"ok", std::ranges::all_of(findings, &Finding::ok)}, {"findings", Json::array()}};
+    for (const Finding& each : findings)
+        json["findings"].push_back({{"subject", each.subject},
+                                    {"ok", each.ok},
+                                    {"text", each.text},
+                                    {"remedy", each.remedy}});
     return dump(json);
 }
 

@@ -36,6 +36,15 @@ struct Difference {
 };
 [[nodiscard]] std::string ledger_document(std::size_t guests, const std::set<Difference>& found);
 
+/// Something that doctor looked at.
+struct Finding {
+    std::string subject; ///< "hook", "policy", a resource's name
+    bool ok = true;
+    std::string text;
+    std::string remedy; ///< what to do; "" where there is nothing to do
+};
+[[nodiscard]] std::string doctor_document(const std::vector<Finding>& findings);
+
 [[nodiscard]] std::string outcome_document(const core::Outcome& outcome);
 [[nodiscard]] Result<core::Outcome> parse_outcome(std::string_view document);
 

@@ -111,7 +111,7 @@ class Document(Case):
         self.assertEqual((status, document["events"][0]["event"]), (0, name))
         self.assertEqual(document["events"][0]["domain"], '"}\rü<')
         self.assertEqual(self.simulator.run("--topology", TWO_NODES, name)[:2], (
-            0, 'a"b\\c\\x0a\\x1b[31mü.xml: admitted "}\\x0d\\xc3\\xbc< (cpu 1, memory 1.07 GiB)\n'))
+            0, 'a"b\\c\\x0a\\x1b[31mü.xml: admitted "}\\x0d\\xc3\\xbc< (cpu 1, memory 1.08 GiB)\n'))
 
 
 class Arguments(Case):
@@ -279,6 +279,9 @@ class BadInput(Case):
     def test_a_usage_error_says_whose_it_is(self):
         for arguments, error in (
                 ((), "A subcommand is required"),
+                (("statsu",), '"statsu" is not a command; did you mean "status"?'),
+                (("--socket", "x", "--color", "never", "explayn", "d"),
+                 '"explayn" is not a command; did you mean "explain"?'),
                 (("status", "more"), "The following argument was not expected: more"),
                 (("simulate",), "--topology is required"),
                 (("simulate", "--topology", TWO_NODES, "--bogus"),

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ctl/doctor.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/text.hpp"
+#include "ctl/ask.hpp"
+#include "ctl/host_checks.hpp"
+#include "ctl/show.hpp"
+#include "virt/domains.hpp"
+#include "json/document.hpp"
+
+namespace virtguard::ctl {
+
+namespace {
+
+Result<core::Status> ask_status(const DoctorOptions& options) {
+    const auto document = ask_daemon(options.socket, wire::Operation::status);
+    return document ? json::parse_status(*document) : std::unexpected(document.error());
+}
+
+void add(std::vector<Finding>& findings, std::vector<Finding> more) {
+    std::ranges::move(more, std::back_inserter(findings));
+}
+
+std::vector<Finding> check_daemon(const Result<core::Status>& status) {
+    if (!status)
+        return {{.subject = "virtguardd",
+                 .ok = false,
+                 .text = status.error().what,
+                 .remedy = "as root: systemctl start virtguardd; journalctl -u virtguardd"}};
+    std::vector<Finding> findings{
+        {.subject = "virtguardd",
+         .text = fmt::format("{} answers, {}", status->version, status->state)}};
+    for (const std::string& problem : status->problems)
+        findings.push_back({.subject = "virtguardd",
+                            .ok = false,
+                            .text = problem,
+                            .remedy = "the journal may say more: journalctl -u virtguardd"});
+    // A choice, and no problem: but who thinks that the host is guarded should know.
+    findings.push_back(
+        {.subject = "mode",
+         .text = status->mode == core::Mode::enforce
+                     ? "enforce"
+                     : fmt::format("{}: no start is refused ({} would have been)",
+                                   core::mode_name(status->mode), status->would_refuse)});
+    for (const core::Resource& resource : status->report.over_capacity)
+        findings.push_back({.subject = resource.name(),
+                            .ok = false,
+                            .text = "guests hold more than there is",
+                            .remedy =
+                                "virtguardctl nodes says where; move or stop some of them, or "
+                                "raise the ratio or the pool"});
+    return findings;
+}
+
+Finding check_libvirt(const DoctorOptions& options) {
+    const auto domains =
+        ask_libvirt([uri = options.libvirt_uri] { return virt::live_domains(uri); });
+    if (domains)
+        return {.subject = "libvirt",
+                .text = fmt::format("answers, and runs {} guests", domains->size())};
+    return {.subject = "libvirt",
+            .ok = false,
+            .text = domains.error().what,
+            .remedy = "systemctl status libvirtd"};
+}
+
+std::string finding_text(const Finding& finding, const Screen& screen) {
+    std::string line = fmt::format("{}: {}", finding.subject, one_line(finding.text));
+    std::string text = fmt::format("{} {}\n",
+                                   finding.ok ? inked(screen, Ink::good, "ok     ")
+                                              : inked(screen, Ink::bad, "problem"),
+                                   std::string_view(folded(screen, 8, line)).substr(8));
+    if (!finding.remedy.empty())
+        text += fmt::format("{}\n", folded(screen, 10, "> " + finding.remedy));
+    return text;
+}
+
+} // namespace
+
+int doctor(const DoctorOptions& options) {
+    const auto status = ask_status(options);
+    const bool any_decided = status && status->admitted + status->refused > 0;
+    std::vector<Finding> findings = check_hook(options.root);
+    findings.push_back(check_hook_is_seen(options.root, any_decided));
+    add(findings, check_daemon(status));
+    add(findings, check_policy(options.policy_folder));
+    findings.push_back(check_libvirt(options));
+    add(findings, check_hugepages(options.root));
+    const bool well = std::ranges::all_of(findings, &Finding::ok);
+    if (options.json) {
+        print(json::doctor_document(findings) + "\n");
+        return well ? exit_ok : exit_refused;
+    }
+    const Screen screen = standard_output(options.colour);
+    for (const Finding& finding : findings)
+        print(finding_text(finding, screen));
+    return well ? exit_ok : exit_refused;
+}
+
+} // namespace virtguard::ctl

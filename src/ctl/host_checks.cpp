@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ctl/host_checks.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <system_error>
+#include <utility>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.hpp"
+#include "base/text.hpp"
+#include "core/resource.hpp"
+#include "host/hugepages.hpp"
+#include "policy/load.hpp"
+
+namespace virtguard::ctl {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view hook_folder = "/etc/libvirt/hooks/qemu.d";
+constexpr std::string_view hook_name = "virtguard-hook";
+constexpr const char* place_hook =
+    "ln -s /usr/sbin/virtguard-hook /etc/libvirt/hooks/qemu.d/50-virtguard; "
+    "systemctl reload libvirtd";
+/// Files of /proc and /sys that are read here; that of AppArmor has a line per profile.
+constexpr std::size_t max_bytes = std::size_t{4} << 20;
+
+/// A path of the host as it is found under root.
+fs::path under(const fs::path& root, const fs::path& path) {
+    return root / path.relative_path();
+}
+
+std::string read(const fs::path& path) {
+    return read_file(path, max_bytes).value_or("");
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+    std::vector<std::string_view> parts;
+    while (!text.empty()) {
+        parts.push_back(text.substr(0, text.find(separator)));
+        text.remove_prefix(std::min(parts.back().size() + 1, text.size()));
+    }
+    return parts;
+}
+
+// ------------------------------------------------------------------ the hook
+
+struct Hook {
+    fs::path entry;  ///< in libvirt's folder
+    fs::path target; ///< what is executed: the same, or where its link leads
+};
+
+std::optional<Hook> find_hook(const fs::path& root) {
+    std::error_code error;
+    std::vector<Hook> found;
+    for (fs::directory_iterator entry(under(root, hook_folder), error), end; !error && entry != end;
+         entry.increment(error)) {
+        Hook hook{fs::path(hook_folder) / entry->path().filename(), {}};
+        hook.target = hook.entry;
+        std::error_code no_link;
+        if (const fs::path link = fs::read_symlink(entry->path(), no_link); !no_link)
+            hook.target = (hook.entry.parent_path() / link).lexically_normal();
+        if (hook.target.filename() == hook_name ||
+            hook.entry.filename().string().contains("virtguard"))
+            found.push_back(std::move(hook));
+    }
+    if (found.empty())
+        return std::nullopt;
+    return std::ranges::min(found, {}, &Hook::entry);
+}
+
+/// Debian's profile of libvirtd: what it may execute.
+bool apparmor_allows(const fs::path& target) {
+    constexpr std::array<std::string_view, 4> folders{"/usr/bin", "/usr/sbin", "/usr/lib/libvirt",
+                                                      hook_folder};
+    return std::ranges::find(folders, target.parent_path().native()) != folders.end();
+}
+
+Finding check_apparmor(const fs::path& root, const fs::path& target) {
+    Finding finding{.subject = "AppArmor"};
+    const std::string profiles = read(under(root, "/sys/kernel/security/apparmor/profiles"));
+    const bool confined = std::ranges::any_of(split(profiles, '\n'), [](std::string_view line) {
+        return (line.starts_with("libvirtd ") || line.starts_with("virtqemud ")) &&
+               line.ends_with("(enforce)");
+    });
+    if (!confined)
+        finding.text = "does not confine libvirtd";
+    else if (apparmor_allows(target))
+        finding.text = fmt::format("lets libvirtd execute {}", printable(target.native()));
+    else {
+        finding.ok = false;
+        finding.text = fmt::format("its profile of libvirtd does not let that execute {}",
+                                   printable(target.native()));
+        finding.remedy = "install the hook as /usr/sbin/virtguard-hook, and link to that";
+    }
+    return finding;
+}
+
+/// Whether a process is libvirt's daemon, by /proc/PID/comm.
+bool is_libvirtd(const fs::path& process) {
+    const std::string name = read(process / "comm");
+    return name == "libvirtd\n" || name == "virtqemud\n";
+}
+
+/// Seconds since the epoch when it started; nothing where it has gone.
+std::optional<std::int64_t> start_of(const fs::path& root, const fs::path& process) {
+    constexpr std::size_t starttime = 19; // of proc(5), counted from behind the name
+    const std::string stat = read(process / "stat");
+    const auto fields = split(std::string_view(stat).substr(stat.rfind(") ") + 2), ' ');
+    const std::string kernel = read(root / "proc/stat");
+    const std::size_t at = kernel.find("btime ");
+    if (fields.size() <= starttime || at == std::string::npos)
+        return std::nullopt;
+    const auto ticks = parse_unsigned(fields[starttime]);
+    const auto boot = parse_unsigned(split(std::string_view(kernel).substr(at + 6), '\n').front());
+    if (!ticks || !boot)
+        return std::nullopt;
+    return static_cast<std::int64_t>(*boot +
+                                     *ticks / static_cast<std::uint64_t>(::sysconf(_SC_CLK_TCK)));
+}
+
+/// The oldest of libvirt's daemons.
+std::optional<std::int64_t> libvirtd_start(const fs::path& root) {
+    std::optional<std::int64_t> oldest;
+    std::error_code error;
+    for (fs::directory_iterator entry(root / "proc", error), end; !error && entry != end;
+         entry.increment(error))
+        if (parse_unsigned(entry->path().filename().native()) && is_libvirtd(entry->path()))
+            if (const auto start = start_of(root, entry->path()))
+                oldest = std::min(oldest.value_or(*start), *start);
+    return oldest;
+}
+
+} // namespace
+
+std::vector<Finding> check_hook(const fs::path& root) {
+    Finding finding{.subject = "hook", .ok = false};
+    const auto hook = find_hook(root);
+    if (!hook) {
+        finding.text =
+            fmt::format("libvirt has none of virtguard in {}: starts are not decided", hook_folder);
+        finding.remedy = place_hook;
+        return {finding};
+    }
+    const std::string name = printable(hook->entry.native());
+    struct stat found {};
+    if (::stat(under(root, hook->target).c_str(), &found) != 0) {
+        finding.text = fmt::format("{} leads to {}, which is not there", name,
+                                   printable(hook->target.native()));
+        finding.remedy = "install virtguard-hook there, or make the link anew";
+        return {finding};
+    }
+    if (!S_ISREG(found.st_mode) || (found.st_mode & 0111U) == 0) {
+        finding.text = fmt::format("{} cannot be executed, so libvirt passes over it", name);
+        finding.remedy = fmt::format("chmod 755 {}", printable(hook->target.native()));
+        return {finding};
+    }
+    finding.ok = true;
+    finding.text = fmt::format("{} is in place", name);
+    return {finding, check_apparmor(root, hook->target)};
+}
+
+Finding check_hook_is_seen(const fs::path& root, bool any_decided) {
+    Finding finding{.subject = "libvirtd"};
+    if (any_decided) {
+        finding.text = "runs the hook: starts have been decided";
+        return finding;
+    }
+    const auto hook = find_hook(root);
+    const auto start = libvirtd_start(root);
+    struct stat entry {};
+    if (!start || !hook || ::lstat(under(root, hook->entry).c_str(), &entry) != 0) {
+        finding.text = start ? "runs" : "does not run now; it looks for hooks when it starts";
+        return finding;
+    }
+    if (entry.st_ctim.tv_sec < *start) {
+        finding.text = "started after the hook was put in place";
+        return finding;
+    }
+    finding.ok = false;
+    finding.text = "started before the hook was put in place, and nothing has been decided yet: "
+                   "unless it was reloaded since, it does not run the hook";
+    finding.remedy = "systemctl reload libvirtd (harmless; guests go on)";
+    return finding;
+}
+
+std::vector<Finding> check_policy(const fs::path& folder) {
+    const auto loaded = policy::load_directory(folder);
+    if (loaded)
+        return {
+            {.subject = "policy",
+             .text = fmt::format("the files of {} are well written", printable(folder.native()))}};
+    std::vector<Finding> findings;
+    for (const std::string& error : loaded.error())
+        findings.push_back({.subject = "policy",
+                            .ok = false,
+                            .text = error,
+                            .remedy = "correct it, then: systemctl reload virtguardd"});
+    return findings;
+}
+
+std::vector<Finding> check_hugepages(const fs::path& root) {
+    const auto pages = host::read_hugepages(root);
+    if (!pages)
+        return {{.subject = "hugepages", .ok = false, .text = pages.error().what}};
+    std::map<std::int64_t, std::string> pools; // by page size
+    for (const host::NodePages& node : pages->nodes)
+        if (node.total > 0) {
+            std::string& text = pools[node.page_size];
+            text +=
+                fmt::format("{}{} on node {}", text.empty() ? "" : ", ",
+                            format_bytes(node.total * node.page_size, Rounding::down), node.node);
+        }
+    const std::string mounts = read(root / "proc/mounts");
+    std::vector<Finding> findings;
+    for (const auto& [size, text] : pools) {
+        Finding finding{.subject = core::Resource::hugepages(size).name(), .text = text};
+        const std::string iec = format_iec(size);
+        const std::string option =
+            fmt::format("pagesize={}", std::string_view(iec).substr(0, iec.size() - 1));
+        finding.ok = std::ranges::any_of(split(mounts, '\n'), [&](std::string_view line) {
+            const auto fields = split(line, ' ');
+            return fields.size() > 3 && fields[2] == "hugetlbfs" &&
+                   std::ranges::count(split(fields[3], ','), option) > 0;
+        });
+        if (!finding.ok) {
+            finding.text += ", and no hugetlbfs of such pages is mounted: guests cannot have them";
+            finding.remedy =
+                fmt::format("mkdir -p /dev/hugepages-{0}; mount -t hugetlbfs -o {1} hugetlbfs "
+                            "/dev/hugepages-{0}; systemctl restart libvirtd",
+                            iec, option);
+        }
+        findings.push_back(std::move(finding));
+    }
+    return findings;
+}
+
+} // namespace virtguard::ctl

@@ -1,0 +1,170 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""virtguardctl doctor, on the files of a host that is a folder.
+
+    doctor_test.py VIRTGUARDCTL
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from documents import status
+from fake_daemon import STATUS, FakeDaemon
+
+CTL = sys.argv[1]
+TICKS = os.sysconf("SC_CLK_TCK")
+HOOK = "etc/libvirt/hooks/qemu.d/50-virtguard"
+AN_HOUR = 3600
+
+
+class Doctor(unittest.TestCase):
+    """The host is well; each test breaks one thing."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        self.write("usr/sbin/virtguard-hook", "#!/bin/sh\n").chmod(0o755)
+        self.write("usr/libexec/virtguard-hook", "#!/bin/sh\n").chmod(0o755)
+        self.link("/usr/sbin/virtguard-hook")
+        self.write("etc/virtguard/virtguard.toml", 'mode = "enforce"\n')
+        self.write("sys/kernel/security/apparmor/profiles", "cupsd (complain)\nlibvirtd (enforce)\n")
+        self.write("proc/mounts", "hugetlbfs /dev/hugepages hugetlbfs rw,relatime,pagesize=2M 0 0\n")
+        self.pool(2048, 512)
+        self.libvirtd(started=int((self.root / HOOK).lstat().st_ctime) + AN_HOUR)
+        self.document = {**status(), "state": "ready", "problems": [], "over_capacity": []}
+        self.daemon = FakeDaemon(self.root / "hook.sock", {STATUS: self.document})
+        self.addCleanup(self.daemon.close)
+
+    def write(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def link(self, target):
+        path = self.root / HOOK
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.symlink_to(target)
+
+    def pool(self, kib, pages):
+        folder = f"sys/devices/system/node/node0/hugepages/hugepages-{kib}kB"
+        host = f"sys/kernel/mm/hugepages/hugepages-{kib}kB"
+        for name, value in (("nr_hugepages", pages), ("free_hugepages", pages), ("surplus_hugepages", 0)):
+            self.write(f"{folder}/{name}", f"{value}\n")
+            self.write(f"{host}/{name}", f"{value}\n")
+        self.write(f"{host}/resv_hugepages", "0\n")
+
+    def libvirtd(self, started):
+        """started: seconds since the epoch."""
+        self.write("proc/4711/comm", "libvirtd\n")
+        self.write("proc/stat", f"cpu 1 2 3\nbtime {started - 100}\nprocesses 9\n")
+        self.write("proc/4711/stat", "4711 (lib) virtd) S " + " ".join(["0"] * 18) + f" {100 * TICKS} 0 0\n")
+
+    def nothing_was_decided(self):
+        self.document["decisions"] = {"admitted": 0, "refused": 0, "would_refuse": 0}
+
+    def run_doctor(self, *more, uri="test:///default", socket=None):
+        return subprocess.run([CTL, "--socket", socket or self.root / "hook.sock", "doctor", "--root", self.root,
+                               "--policy-dir", self.root / "etc/virtguard", "--libvirt-uri", uri, *more],
+                              capture_output=True, text=True, check=False, env={"LC_ALL": "C"})
+
+    def problems(self, **arguments):
+        done = self.run_doctor("--json", **arguments)
+        document = json.loads(done.stdout)
+        found = [each for each in document["findings"] if not each["ok"]]
+        self.assertEqual((done.returncode, document["ok"]), (1, False) if found else (0, True), done.stderr)
+        self.assertTrue(all(each["remedy"] for each in found), found)
+        return [(each["subject"], each["text"], each["remedy"]) for each in found]
+
+    def only_problem(self, subject, text, remedy, **arguments):
+        self.assertEqual(self.problems(**arguments), [(subject, text, remedy)])
+
+    def test_a_host_that_is_well(self):
+        self.assertEqual(self.problems(), [])
+        done = self.run_doctor()
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(done.stdout, (
+            "ok      hook: /etc/libvirt/hooks/qemu.d/50-virtguard is in place\n"
+            "ok      AppArmor: lets libvirtd execute /usr/sbin/virtguard-hook\n"
+            "ok      libvirtd: runs the hook: starts have been decided\n"
+            "ok      virtguardd: 0.1.0 answers, ready\n"
+            "ok      mode: enforce\n"
+            f"ok      policy: the files of {self.root}/etc/virtguard are well written\n"
+            "ok      libvirt: answers, and runs 1 guests\n"
+            "ok      hugepages-2Mi: 1 GiB on node 0\n"))
+
+    def test_a_problem_is_followed_by_what_to_do(self):
+        (self.root / HOOK).unlink()
+        self.assertTrue(self.run_doctor().stdout.startswith(
+            "problem hook: libvirt has none of virtguard in /etc/libvirt/hooks/qemu.d: starts are not decided\n"
+            "          > ln -s /usr/sbin/virtguard-hook /etc/libvirt/hooks/qemu.d/50-virtguard; "
+            "systemctl reload libvirtd\n"))
+
+    def test_a_hook_that_leads_nowhere(self):
+        self.link("/usr/sbin/absent")
+        self.only_problem("hook", "/etc/libvirt/hooks/qemu.d/50-virtguard leads to /usr/sbin/absent, which is not there",
+                          "install virtguard-hook there, or make the link anew")
+
+    def test_a_hook_that_cannot_be_executed(self):
+        (self.root / "usr/sbin/virtguard-hook").chmod(0o644)
+        self.only_problem("hook", "/etc/libvirt/hooks/qemu.d/50-virtguard cannot be executed, so libvirt passes over it",
+                          "chmod 755 /usr/sbin/virtguard-hook")
+
+    def test_a_hook_that_apparmor_does_not_let_libvirtd_execute(self):
+        self.link("/usr/libexec/virtguard-hook")
+        self.only_problem("AppArmor", "its profile of libvirtd does not let that execute /usr/libexec/virtguard-hook",
+                          "install the hook as /usr/sbin/virtguard-hook, and link to that")
+        self.write("sys/kernel/security/apparmor/profiles", "libvirtd (complain)\n")
+        self.assertEqual(self.problems(), [])
+
+    def test_a_hook_that_libvirtd_has_not_seen(self):
+        self.nothing_was_decided()
+        self.assertEqual(self.problems(), [])
+        self.libvirtd(started=int((self.root / HOOK).lstat().st_ctime) - AN_HOUR)
+        self.only_problem("libvirtd", "started before the hook was put in place, and nothing has been decided yet: "
+                          "unless it was reloaded since, it does not run the hook",
+                          "systemctl reload libvirtd (harmless; guests go on)")
+        (self.root / "proc/4711/comm").write_text("cat\n")
+        self.assertEqual(self.problems(), [])
+
+    def test_no_daemon(self):
+        found = self.problems(socket="/nowhere/hook.sock")
+        self.assertEqual([subject for subject, _, _ in found], ["virtguardd"])
+        self.assertIn("nobody listens", found[0][1])
+
+    def test_a_daemon_with_problems(self):
+        self.document |= {"problems": ["libvirt: gone"], "over_capacity": ["memory"]}
+        self.assertEqual([(subject, text) for subject, text, _ in self.problems()],
+                         [("virtguardd", "libvirt: gone"), ("memory", "guests hold more than there is")])
+
+    def test_a_mode_that_refuses_nothing_is_said(self):
+        self.document |= {"mode": "observe", "decisions": {"admitted": 9, "refused": 0, "would_refuse": 3}}
+        self.assertIn("ok      mode: observe: no start is refused (3 would have been)\n", self.run_doctor().stdout)
+
+    def test_a_bad_policy(self):
+        path = self.write("etc/virtguard/virtguard.toml", "mode = 1\nx = 2\n")
+        found = self.problems()
+        self.assertEqual([subject for subject, _, _ in found], ["policy", "policy"])
+        self.assertTrue(found[0][1].startswith(f"{path}:1:8: mode: "), found)
+
+    def test_a_libvirt_that_does_not_answer(self):
+        self.assertEqual([subject for subject, _, _ in self.problems(uri="test:///nowhere")], ["libvirt"])
+
+    def test_pages_that_qemu_cannot_have(self):
+        self.pool(1048576, 4)
+        self.only_problem("hugepages-1Gi", "4 GiB on node 0, and no hugetlbfs of such pages is mounted: guests cannot "
+                          "have them", "mkdir -p /dev/hugepages-1Gi; mount -t hugetlbfs -o pagesize=1G hugetlbfs "
+                          "/dev/hugepages-1Gi; systemctl restart libvirtd")
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0:
+        print("SKIPPED: virtguardd's socket is root's, and this is not root")
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1])
