@@ -18,13 +18,23 @@ void notify(const std::string& state) {
     (void)sd_notify(/*unset_environment=*/0, state.c_str());
 }
 
+/// The status that systemd has.
+std::string& told_status() {
+    static std::string line;
+    return line;
+}
+
 } // namespace
 
 void notify_ready(std::string_view status) {
+    told_status() = status;
     notify(fmt::format("READY=1\nSTATUS={}", printable(status)));
 }
 
 void notify_status(std::string_view status) {
+    if (told_status() == status)
+        return; // sending waits for systemd
+    told_status() = status;
     notify(fmt::format("STATUS={}", printable(status)));
 }
 

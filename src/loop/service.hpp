@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a service says to systemd and gets from it. Without systemd the notes go nowhere, which is
-// no failure, and no socket is passed.
+// no failure, and no socket is passed. To be called from one thread.
 
 #include <string>
 #include <string_view>
@@ -13,7 +13,7 @@
 namespace virtguard::loop {
 
 void notify_ready(std::string_view status);  ///< start-up or reload is done
-void notify_status(std::string_view status); ///< the line in `systemctl status`
+void notify_status(std::string_view status); ///< the line in `systemctl status`, if it is another
 void notify_reloading();                     ///< to be followed by notify_ready()
 void notify_stopping();
 

@@ -65,6 +65,20 @@ TEST_CASE("a status with line breaks says nothing but a status") {
     CHECK(systemd.next() == "STATUS=bad policy\\x0aMAINPID=1");
 }
 
+TEST_CASE("a status that systemd has is not sent again") {
+    const NotifySocket systemd;
+    loop::notify_ready("1 guest");
+    REQUIRE_FALSE(systemd.next().empty());
+    loop::notify_status("1 guest");
+    CHECK(systemd.next().empty());
+    loop::notify_status("2 guests");
+    CHECK(systemd.next() == "STATUS=2 guests");
+    loop::notify_status("2 guests");
+    CHECK(systemd.next().empty());
+    loop::notify_status("1 guest");
+    CHECK(systemd.next() == "STATUS=1 guest");
+}
+
 TEST_CASE("without systemd the notes go nowhere and no socket is passed") {
     loop::notify_ready("ready");
     CHECK(loop::listen_fds().value().empty());
