@@ -25,17 +25,22 @@ TopologyWatch::create(loop::Loop& loop, FilesThread& files, std::filesystem::pat
         new TopologyWatch(files, std::move(root), *std::move(mail)));
     auto arrived = loop.on_io("topology", watch->mail_->fd(), EPOLLIN,
                               [raw = watch.get(), tell = std::move(tell)](std::uint32_t) {
-                                  for (Result<core::Topology>& topology : raw->mail_->drain())
+                                  for (Result<core::Topology>& topology : raw->mail_->drain()) {
+                                      raw->note_problem(topology ? "" : topology.error().what);
                                       if (topology)
                                           tell(*std::move(topology));
-                                      else
-                                          log(Level::error, "topology: {}; the old one stays",
-                                              topology.error().what);
+                                  }
                               });
     if (!arrived)
         return std::unexpected(arrived.error());
     watch->arrived_ = *std::move(arrived);
     return watch;
+}
+
+void TopologyWatch::note_problem(std::string problem) {
+    if (!problem.empty() && problem != problem_)
+        log(Level::error, "topology: {}; the old one stays", problem);
+    problem_ = std::move(problem);
 }
 
 void TopologyWatch::look() {
@@ -44,8 +49,10 @@ void TopologyWatch::look() {
         std::string marks = host::hotplug_marks(root);
         if (marks == *known)
             return;
-        *known = std::move(marks);
-        (void)mail->push(host::live_topology(root));
+        auto topology = host::live_topology(root);
+        const bool is_read = topology.has_value();
+        const bool is_told = mail->push(std::move(topology)) && is_read;
+        *known = is_told ? std::move(marks) : ""; // no marks are: the next look tries again
     });
 }
 

@@ -36,12 +36,14 @@ class TopologyWatch {
     using Mail = loop::Mailbox<Result<core::Topology>>;
 
     TopologyWatch(FilesThread& files, std::filesystem::path root, std::shared_ptr<Mail> mail);
+    void note_problem(std::string problem);
 
     FilesThread& files_;
     std::filesystem::path root_;
     std::shared_ptr<Mail> mail_;         ///< shared with a look under way
     std::shared_ptr<std::string> known_; ///< the kernel's files; the files thread's alone
     std::optional<loop::Io> arrived_;
+    std::string problem_; ///< why the last look had no topology, else ""
 };
 
 } // namespace virtguard::daemon

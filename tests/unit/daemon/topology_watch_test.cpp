@@ -68,3 +68,28 @@ TEST_CASE("CPUs that guests are given, or no longer, are told once, and never wh
     CHECK(Bench({"0\n", "0\n", "none at all\n", "none at all\n", "0\n"}).run() ==
           std::vector<Told>{zero, {}, {}, {}, zero});
 }
+
+TEST_CASE("CPUs that came while nothing could be read are told by the first look that can read") {
+    Folder folder;
+    folder.write("proc/meminfo", "MemTotal: 1000 kB\nHugepagesize: lots\n");
+    loop::Loop loop = loop::Loop::create().value();
+    const auto files = FilesThread::start().value();
+    std::vector<IdSet> told;
+    const auto watch =
+        TopologyWatch::create(loop, *files, folder.path(), [&](const core::Topology& topology) {
+            told.push_back(topology.allowed);
+            loop.stop(0);
+        }).value();
+    folder.write("sys/fs/cgroup/machine.slice/cpuset.cpus.effective", "0\n");
+    watch->look(); // fails
+    const auto failed = loop::Mailbox<int>::create().value();
+    auto heard = loop.on_io("failed", failed->fd(), EPOLLIN, [&](std::uint32_t) {
+        (void)failed->drain();
+        folder.write("proc/meminfo", "MemTotal: 1000 kB\nHugepagesize: 2048 kB\n");
+        watch->look();
+    });
+    REQUIRE(heard.has_value());
+    REQUIRE(files->run([&] { (void)failed->push(0); }));
+    REQUIRE(loop.run() == 0);
+    CHECK(told == std::vector<IdSet>{IdSet{0}});
+}
