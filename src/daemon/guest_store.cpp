@@ -129,15 +129,17 @@ Result<> GuestStore::save_all(const core::Ledger& ledger) {
         want_all(ledger);
     if (auto opened = open(); !opened)
         return opened;
-    while (!unsaved_.empty()) {
-        const std::string& identity = *unsaved_.begin();
-        if (auto saved = save_one(identity, ledger.find(identity)); !saved) {
-            is_open_ = false;
-            return saved;
-        }
-        unsaved_.erase(unsaved_.begin());
-    }
-    return {};
+    Result<> first;
+    std::erase_if(unsaved_, [&](const std::string& identity) {
+        auto saved = save_one(identity, ledger.find(identity));
+        if (!saved && first)
+            first = saved;
+        return saved.has_value();
+    });
+    std::error_code unknown; // is absent, for our purpose
+    if (!first && !fs::exists(folder_ / boot_name, unknown))
+        is_open_ = false; // the folder is gone, not one file
+    return first;
 }
 
 Result<> GuestStore::save_one(const std::string& identity, const core::Guest* guest) const {

@@ -182,3 +182,21 @@ TEST_CASE("where all that was kept is lost, it is kept anew though nothing has c
     store.save_anew(bench.guard);
     CHECK(bench.kept() == "web-1 running");
 }
+
+TEST_CASE("one file that cannot be written keeps no other guest from being kept") {
+    Bench bench;
+    auto store = bench.store();
+    bench.guard.running(domain(3), noon);
+    store.save(bench.guard);
+    REQUIRE(store.problem().empty());
+    bench.folder.write("guests/" + id(1) + "/in the way", "");
+    bench.guard.running(domain(1), noon);
+    bench.guard.running(domain(2), noon);
+    store.save(bench.guard);
+    CHECK(store.problem().starts_with(bench.file(1)));
+    CHECK(fs::exists(bench.file(2)));
+    fs::remove_all(bench.file(1));
+    store.save(bench.guard);
+    CHECK(store.problem().empty());
+    CHECK(bench.kept() == "web-1 running, web-2 running, web-3 running");
+}
