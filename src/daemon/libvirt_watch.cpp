@@ -19,9 +19,10 @@ std::string age(Span span) {
 } // namespace
 
 Result<std::unique_ptr<LibvirtWatch>> LibvirtWatch::create(loop::Loop& loop,
+                                                           const core::Guard& guard,
                                                            std::function<void()> changed,
                                                            std::chrono::nanoseconds wait) {
-    std::unique_ptr<LibvirtWatch> watch(new LibvirtWatch(wait));
+    std::unique_ptr<LibvirtWatch> watch(new LibvirtWatch(guard, wait));
     auto timer = loop.timer("libvirt's answer", [raw = watch.get(), changed = std::move(changed)] {
         raw->silent_ = true;
         log(Level::warning, "libvirt: has not answered for {}; deciding on what is known",
@@ -65,13 +66,10 @@ void LibvirtWatch::answered() {
 }
 
 void LibvirtWatch::note_look(const virt::Look& look) {
-    if (look.complete) {
-        last_look_ = look.began;
-        std::erase_if(unreadable_, [&](const Uuid& uuid) {
-            return std::ranges::find(look.active, uuid, &virt::ActiveDomain::uuid) ==
-                   look.active.end();
-        });
-    }
+    last_look_ = look.began;
+    std::erase_if(unreadable_, [&](const Uuid& uuid) {
+        return std::ranges::find(look.active, uuid, &virt::ActiveDomain::uuid) == look.active.end();
+    });
     for (const virt::ActiveDomain& domain : look.active)
         note_guest(domain);
 }
@@ -82,8 +80,13 @@ void LibvirtWatch::note_guest(const virt::ActiveDomain& domain) {
         return;
     }
     if (unreadable_.insert(domain.uuid).second)
-        log(Level::warning, "{} runs and is not counted: {}", printable(domain.name),
+        log(Level::warning, "{} {}: {}", printable(domain.name), how_counted(domain.uuid),
             domain.domain.error().what);
+}
+
+std::string_view LibvirtWatch::how_counted(const Uuid& uuid) const {
+    return guard_.ledger().find(uuid.text()) != nullptr ? "runs and is counted as it was last known"
+                                                        : "runs and is not counted";
 }
 
 std::vector<std::string> LibvirtWatch::problems(Instant now) const {
@@ -97,7 +100,7 @@ std::vector<std::string> LibvirtWatch::problems(Instant now) const {
     if (!lost_.empty())
         problems.push_back(fmt::format("libvirt: {}; {}", lost_, known));
     for (const Uuid& uuid : unreadable_)
-        problems.push_back("libvirt: " + uuid.text() + " runs and is not counted");
+        problems.push_back(fmt::format("libvirt: {} {}", uuid.text(), how_counted(uuid)));
     return problems;
 }
 

@@ -9,10 +9,12 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/instant.hpp"
+#include "core/guard.hpp"
 #include "loop/loop.hpp"
 #include "virt/message.hpp"
 
@@ -24,10 +26,10 @@ class LibvirtWatch {
     /// that, and operators should know that the truth is ageing.
     static constexpr std::chrono::seconds patience{10};
 
-    /// `changed` runs in the loop when libvirt has stopped answering. The loop must outlive the
-    /// watch.
+    /// `changed` runs in the loop when libvirt has stopped answering. The guard says which guests
+    /// are counted; it and the loop must outlive the watch.
     [[nodiscard]] static Result<std::unique_ptr<LibvirtWatch>>
-    create(loop::Loop& loop, std::function<void()> changed,
+    create(loop::Loop& loop, const core::Guard& guard, std::function<void()> changed,
            std::chrono::nanoseconds wait = patience);
     LibvirtWatch(const LibvirtWatch&) = delete;
     LibvirtWatch& operator=(const LibvirtWatch&) = delete;
@@ -44,18 +46,21 @@ class LibvirtWatch {
     [[nodiscard]] std::vector<std::string> problems(Instant now) const;
 
   private:
-    explicit LibvirtWatch(std::chrono::nanoseconds wait) : wait_(wait) {}
+    LibvirtWatch(const core::Guard& guard, std::chrono::nanoseconds wait)
+        : guard_(guard), wait_(wait) {}
     void asked(Instant when);
     void answered();
     void note_look(const virt::Look& look);
     void note_guest(const virt::ActiveDomain& domain);
+    [[nodiscard]] std::string_view how_counted(const Uuid& uuid) const;
 
+    const core::Guard& guard_;
     std::chrono::nanoseconds wait_;
     std::unique_ptr<loop::Timer> timer_; ///< the end of the patience with the question
     std::optional<Instant> question_;    ///< when libvirt was asked what it has not answered yet
     bool silent_ = false;                ///< it takes longer than it may
     std::string lost_;                   ///< why there is no connection, else ""
-    std::optional<Instant> last_look_;   ///< the beginning of the last complete one
+    std::optional<Instant> last_look_;   ///< the beginning of the last one
     std::set<Uuid> unreadable_;          ///< active domains whose XML cannot be read
 };
 

@@ -31,10 +31,11 @@ Result<std::optional<core::Domain>> read_status_file(const fs::path& file, const
     return std::move(status->domain);
 }
 
-/// What a start in flight has and a guest that left had is not changed by what runs.
+/// What a start in flight has is not changed by what runs. A guest that left and has a file is
+/// back: libvirt removes the file before the hook tells of the release.
 void take_up(core::Guard& guard, const core::Domain& domain, Instant when) {
     const core::Guest* known = guard.ledger().find(core::identity_of(domain));
-    if (known == nullptr || known->state == core::GuestState::running)
+    if (known == nullptr || known->state != core::GuestState::pending)
         guard.running(domain, when);
 }
 

@@ -50,12 +50,6 @@ std::string read_boot_id(const std::filesystem::path& root) {
     return read_file(root / "proc/sys/kernel/random/boot_id", longest).value_or("unknown");
 }
 
-bool wants_hugepages(const core::Domain& domain) {
-    return std::ranges::any_of(domain.memory, [](const core::MemoryPart& part) {
-        return !std::holds_alternative<core::BasePages>(part.pages);
-    });
-}
-
 } // namespace
 
 Result<std::unique_ptr<Service>> Service::create(ServiceOptions options, core::Topology topology,
@@ -70,7 +64,7 @@ Result<std::unique_ptr<Service>> Service::create(ServiceOptions options, core::T
 
 Result<> Service::watch(loop::Loop& loop) {
     auto timer = loop.timer("kept places", [this] { end_returns(); });
-    auto libvirt = LibvirtWatch::create(loop, [this] {
+    auto libvirt = LibvirtWatch::create(loop, guard_, [this] {
         loop::notify_status(status_line());
         note_change();
     });
@@ -89,6 +83,8 @@ Result<> Service::watch_machine(loop::Loop& loop) {
         ResidencyWatch::create(loop, files_, guard_, options_.root,
                                [this](ResidencyRound round) { note_residency(std::move(round)); });
     auto taking_in = loop.deferred("residency", [this] { take_in_residency(); });
+    auto machine = loop.timer(
+        "the machine", [this] { look_at_machine(); }, loop::Priority::idle);
     auto topology = TopologyWatch::create(
         loop, files_, options_.root, [this](core::Topology found) { apply(std::move(found)); });
     if (!residency)
@@ -97,12 +93,16 @@ Result<> Service::watch_machine(loop::Loop& loop) {
         return std::unexpected(topology.error());
     if (!taking_in)
         return std::unexpected(taking_in.error());
+    if (!machine)
+        return std::unexpected(machine.error());
     status_files_ =
         std::make_unique<StatusWatch>(loop, options_.root / "run/libvirt/qemu",
                                       [this](std::string_view name) { status_file_written(name); });
     residency_ = *std::move(residency);
     taking_in_ = *std::move(taking_in);
     topology_ = *std::move(topology);
+    machine_ = std::make_unique<loop::Timer>(*std::move(machine));
+    machine_->arm(loop::now()); // for what is known from before
     return {};
 }
 
@@ -162,8 +162,7 @@ void Service::decide(Parked start) {
         save();
         return start.reply({});
     }
-    if (wants_hugepages(start.domain))
-        refresh_hugepages();
+    refresh_hugepages(); // ordinary memory is what they leave
     guard_.expire(loop::now());
     const bool may_wait = loop::now() < end_of_wait(start.header);
     const auto given =
@@ -263,8 +262,7 @@ Result<core::Outcome> Service::check(std::string_view xml, Fits fits) {
 }
 
 core::Outcome Service::check(const core::Domain& domain) {
-    if (wants_hugepages(domain))
-        refresh_hugepages();
+    refresh_hugepages();
     return core::make_outcome(domain, guard_.check(domain), guard_.host(), guard_.policy());
 }
 
@@ -301,23 +299,34 @@ void Service::look(virt::Look seen) {
     // The thread was held up in it for so long that more may have left than is remembered.
     if (loop::now() - seen.began > core::Guard::max_look_age)
         return;
-    core::Look look{.began = seen.began, .complete = seen.complete};
+    core::Look look{.began = seen.began};
+    bool has_new = false;
     for (virt::ActiveDomain& domain : seen.active) {
-        if (domain.domain)
-            look.active.push_back(*std::move(domain.domain));
-        else
-            look.unreadable.push_back(domain.uuid.text());
+        const std::string identity = domain.uuid.text();
+        if (!domain.domain) {
+            look.unreadable.push_back(identity);
+            continue;
+        }
+        has_new = has_new || guard_.ledger().find(identity) == nullptr;
+        look.active.push_back(*std::move(domain.domain));
     }
     guard_.reconcile(look);
     save();
+    note_over_capacity();
+    // Awake already, so that libvirt's looks and those at the machine are one wake-up a minute.
+    if (machine_ && (has_new || loop::now() - machine_seen_ > options_.machine_interval / 2))
+        look_at_machine();
+}
+
+/// Asks the kernel only, so it goes on while libvirt does not answer.
+void Service::look_at_machine() {
+    machine_seen_ = loop::now();
     refresh_hugepages();
     note_over_capacity();
-    if (topology_)
-        topology_->look();
-    if (status_files_)
-        status_files_->renew();
-    if (residency_)
-        residency_->look_at_all();
+    topology_->look();
+    status_files_->renew();
+    residency_->look_at_all();
+    machine_->arm_after(options_.machine_interval);
 }
 
 /// A start writes its file many times, and its hooks tell of it; what runs has changed.

@@ -3,6 +3,7 @@
 // virtguardd: owns the guard and turns what the adapters report into its events. Everything here
 // runs on the main thread and waits for nothing but local kernel files.
 
+#include <chrono>
 #include <deque>
 #include <filesystem>
 #include <functional>
@@ -38,6 +39,9 @@ struct ServiceOptions {
     std::filesystem::path root;       ///< where /sys, /proc, /run are found: "/" but for tests
     bool live_topology = true; ///< the topology is this machine's: its pools are read anew, and
                                ///< what guests occupy
+    /// Between looks at this machine. A little more than between libvirt's, which bring one along
+    /// as long as they come.
+    std::chrono::nanoseconds machine_interval = std::chrono::seconds(65);
 };
 
 class Service {
@@ -117,6 +121,7 @@ class Service {
     void put_in_force(core::Policy policy);
     void look(virt::Look seen);
     void look(const virt::DomainLook& seen);
+    void look_at_machine();
     void apply(core::Topology topology);
     void note(const core::Domain& domain, const core::Answer& answer, Instant exec);
     void refresh_hugepages(core::ForeignPages::Seen seen = core::ForeignPages::Seen::before);
@@ -142,6 +147,8 @@ class Service {
     std::optional<loop::Deferred> taking_in_;
     std::unique_ptr<TopologyWatch> topology_;   ///< as residency_
     std::unique_ptr<StatusWatch> status_files_; ///< the same
+    std::unique_ptr<loop::Timer> machine_;      ///< the same: the next look at this machine
+    Instant machine_seen_{};                    ///< when the last one began
     std::deque<Reloaded> reloads_; ///< whom to tell of what the files thread posts, in its order
     AskForLook ask_for_look_;
     std::function<void()> on_change_;

@@ -118,7 +118,7 @@ Result<std::optional<ActiveDomain>> Connection::see(virDomainPtr domain) const {
 }
 
 Result<Look> Connection::look(Instant began) {
-    Look look{.began = began, .active = {}, .complete = true};
+    Look look{.began = began, .active = {}};
     const auto domains = list_active(connect_.get());
     if (!domains)
         return std::unexpected(domains.error());
@@ -126,13 +126,11 @@ Result<Look> Connection::look(Instant began) {
         if (stopping_ || closed_)
             return fail(Errc::unavailable, "broken off");
         auto seen = see(domain.get());
-        if (!seen) {
-            look.complete = false;
+        if (!seen)
             look.active.push_back({uuid_of(domain.get()), virDomainGetName(domain.get()),
                                    std::unexpected(std::move(seen.error()))});
-        } else if (*seen) {
+        else if (*seen)
             look.active.push_back(std::move(**seen));
-        }
     }
     return look;
 }

@@ -18,15 +18,16 @@ namespace virtguard::virt {
 struct ActiveDomain {
     Uuid uuid;
     std::string name; ///< libvirt's, hence any bytes but NUL, '/' and line breaks
-    /// From its live XML. An Error of code unavailable: libvirt did not give the XML (the look is
-    /// then incomplete); any other: the parser's.
+    /// From its live XML. An Error of code unavailable: libvirt did not give the XML; any other:
+    /// the parser's.
     Result<core::Domain> domain;
 };
 
 /// A connection was made; a Look follows.
 struct Connected {};
 
-/// libvirt is asked what runs; a Look, a DomainLook or Lost follows when it answers.
+/// libvirt is asked what runs, or for a first connection; a Look, a DomainLook, Connected or Lost
+/// follows when it answers.
 struct Asked {
     Instant when;
 };
@@ -41,9 +42,7 @@ struct Lost {
 /// was asked.
 struct Look {
     Instant began;
-    std::vector<ActiveDomain> active;
-    /// False: libvirt failed to answer for a domain, so one that is not listed may still be active.
-    bool complete = true;
+    std::vector<ActiveDomain> active; ///< one that is not listed was not active
 };
 
 /// One domain, looked at because libvirt said that something happened to it.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "virt/session.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <cerrno>
 #include <csignal>
@@ -106,6 +107,8 @@ class Session::Worker {
     }
 
     void connect() {
+        if (!lost_) // else it is known that there is none
+            (void)ask();
         auto made = Connection::open(options_, session_.stopping_);
         if (!made) {
             retry_.arm(backoff_.next());
@@ -161,7 +164,9 @@ class Session::Worker {
             return;
         }
         backoff_.reset();
-        const bool complete = look->complete;
+        const bool complete = std::ranges::none_of(look->active, [](const ActiveDomain& domain) {
+            return !domain.domain && domain.domain.error().code == Errc::unavailable;
+        });
         const bool told = options_.post(std::move(*look));
         look_.arm(complete && told ? options_.look_period : options_.look_retry);
     }

@@ -32,7 +32,7 @@ struct Options {
 
     /// Between looks at all domains, for the changes that libvirt sends no event for.
     std::chrono::milliseconds look_period{60'000};
-    /// Until the next look after one that was incomplete or found the receiver full.
+    /// Until the next look after one that lacked a domain's XML or found the receiver full.
     std::chrono::milliseconds look_retry{5'000};
     /// Between attempts to connect: doubled from the first to the last, until a look succeeds.
     std::chrono::milliseconds first_retry{1'000};

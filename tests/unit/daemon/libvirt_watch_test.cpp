@@ -22,8 +22,13 @@ class Bench {
     void look(Instant began) { watch->note(virt::Look{.began = began, .active = {}}); }
 
     loop::Loop loop = loop::Loop::create().value();
+    core::Guard guard{{.nodes = {{.id = 0, .pus = {0}, .memory = 1 << 30}},
+                       .cores = {{0}},
+                       .online = {0},
+                       .allowed = {0}},
+                      {}};
     std::unique_ptr<LibvirtWatch> watch = LibvirtWatch::create(
-                                              loop, [this] { loop.stop(7); }, /*wait=*/50ms)
+                                              loop, guard, [this] { loop.stop(7); }, /*wait=*/50ms)
                                               .value();
 };
 
@@ -73,10 +78,21 @@ TEST_CASE("a connection that is lost while libvirt is asked is what it is called
     CHECK(bench.watch->has_told());
 }
 
-TEST_CASE("a look that is not complete does not make what is known younger") {
+TEST_CASE("a guest that cannot be read is said to be counted where it is, as it was") {
     Bench bench;
-    bench.look(loop::now() - 100s);
-    bench.watch->note(virt::Look{.began = loop::now(), .active = {}, .complete = false});
+    const auto unreadable = [](std::uint8_t number) {
+        virt::ActiveDomain domain{
+            .uuid = {}, .name = "web", .domain = fail(Errc::unavailable, "timed out")};
+        domain.uuid.bytes[15] = number;
+        return domain;
+    };
+    core::Domain known{.name = "web", .uuid = unreadable(1).uuid, .scheduler = {}, .vcpus = {}};
+    bench.guard.running(known, loop::now());
+    bench.watch->note(virt::Look{.began = loop::now(), .active = {unreadable(1), unreadable(2)}});
+    CHECK(bench.problems() == Problems{"libvirt: 00000000-0000-0000-0000-000000000001 runs and is "
+                                       "counted as it was last known",
+                                       "libvirt: 00000000-0000-0000-0000-000000000002 runs and is "
+                                       "not counted"});
     bench.watch->note(virt::Lost{"x"});
-    CHECK(bench.problems() == Problems{"libvirt: x; what is known of it is 100 s old"});
+    CHECK(bench.problems().front() == "libvirt: x; what is known of it is 0 s old");
 }
