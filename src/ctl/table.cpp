@@ -41,6 +41,7 @@ TablePtr make_table(const Screen& screen, const std::vector<TableColumn>& column
     if (screen.width > 0)
         check(scols_table_set_termwidth(table.get(), screen.width));
     check(scols_table_enable_colors(table.get(), screen.colour ? 1 : 0));
+    check(scols_table_enable_noencoding(table.get(), 1)); // \xNN in cells is ours
     for (const std::size_t index : chosen) {
         const TableColumn& column = columns[index];
         check(scols_table_new_column(table.get(), column.title.c_str(), 0,
