@@ -32,6 +32,18 @@ bool is_decisive(const Reason& reason, Verdict verdict) {
     return verdict != Verdict::refuse || reason.mode == Mode::enforce;
 }
 
+namespace {
+
+/// The lowest so many of them.
+IdSet lowest(const IdSet& ids, int count) {
+    IdSet result;
+    for (int id = ids.first(); id >= 0 && count > 0; id = ids.next(id), --count)
+        result.insert(id);
+    return result;
+}
+
+} // namespace
+
 void Latencies::add(Nanoseconds latency) {
     const auto bound = std::ranges::lower_bound(bounds, latency);
     ++counts[static_cast<std::size_t>(bound - bounds.begin())];
@@ -61,8 +73,11 @@ void History::note(const Domain& domain, const Answer& answer, WallTime time, Sp
     start.verdict = verdict_of(answer.decision);
     const std::size_t kept = std::min(reasons.size(), max_reasons);
     start.reasons.assign(reasons.begin(), reasons.begin() + static_cast<std::ptrdiff_t>(kept));
-    for (Reason& reason : start.reasons)
+    for (Reason& reason : start.reasons) {
         reason.text.resize(cut_text(reason.text, max_text).size());
+        if (reason.nodes.count() > max_nodes)
+            reason.nodes = lowest(reason.nodes, max_nodes);
+    }
 
     ++counts_[static_cast<std::size_t>(std::to_underlying(start.verdict))];
     std::set<ReasonKind> kinds;

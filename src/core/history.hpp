@@ -86,6 +86,7 @@ class History {
     static constexpr std::size_t max_name = 256;  ///< bytes, of a scheduler's name, too
     static constexpr std::size_t max_reasons = 8; ///< of one start: its first
     static constexpr std::size_t max_text = 500;  ///< bytes of a reason's text
+    static constexpr int max_nodes = 64;          ///< of a reason; a domain may name thousands
 
     History() { starts_.reserve(max_starts); }
 

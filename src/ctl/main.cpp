@@ -23,6 +23,7 @@
 #include "ctl/file.hpp"
 #include "ctl/ledger_check.hpp"
 #include "ctl/outcome_screen.hpp"
+#include "ctl/recent.hpp"
 #include "ctl/show.hpp"
 #include "ctl/simulate.hpp"
 #include "ctl/status_screen.hpp"
@@ -123,6 +124,14 @@ Command add_export(CLI::App& app, Options& options) {
         ->required();
     command->add_option("--name", options.name, "the object's name; the host's without it");
     return {command, [&options] { return export_status(options); }};
+}
+
+Command add_recent(CLI::App& app, Options& options) {
+    CLI::App* command = app.add_subcommand("recent", "what were the last starts answered?");
+    command->add_flag("--json", options.json, "print the daemon's document");
+    return {command, [&options] {
+                return recent(options.socket, options.json, standard_output(options.colour));
+            }};
 }
 
 int check_xml(const Options& options, const std::string& xml) {
@@ -262,6 +271,7 @@ int run(std::vector<std::string> arguments) {
         add_view(app, options, "domains", "the guests, and what each of them holds",
                  {domains_text, json::domains_document}),
         add_export(app, options),
+        add_recent(app, options),
         add_check(app, options),
         add_explain(app, options),
         add_doctor(app, options),

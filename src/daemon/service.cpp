@@ -136,6 +136,9 @@ void Service::handle(const wire::Request& request, Reply reply) {
         refresh_hugepages();
         return reply(wire::encode_reply(wire::Operation::status, wire::Verdict::done,
                                         json::status_document(status())));
+    case wire::Operation::recent:
+        return reply(wire::encode_reply(wire::Operation::recent, wire::Verdict::done,
+                                        json::history_document(history_.recent())));
     }
 }
 

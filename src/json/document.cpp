@@ -81,6 +81,13 @@ Json fit_json(const core::Fit& fit, const Quantities& demand) {
     return json;
 }
 
+Json reasons_json(const std::vector<core::Reason>& reasons) {
+    Json result = Json::array();
+    for (const core::Reason& reason : reasons)
+        result.push_back(reason_json(reason));
+    return result;
+}
+
 void add_outcome(Json& json, const core::Outcome& outcome, bool decided) {
     json["domain"] = outcome.name;
     json["uuid"] = uuid_json(outcome.uuid);
@@ -96,11 +103,8 @@ void add_outcome(Json& json, const core::Outcome& outcome, bool decided) {
                                   {"amount", piece.amount},
                                   {"nodes", ids(piece.nodes)},
                                   {"whole", piece.whole}});
-    if (decided) {
-        json["reasons"] = Json::array();
-        for (const core::Reason& reason : outcome.reasons)
-            json["reasons"].push_back(reason_json(reason));
-    }
+    if (decided)
+        json["reasons"] = reasons_json(outcome.reasons);
     if (!outcome.notes.empty())
         json["notes"] = outcome.notes;
     for (const core::Fit& fit : outcome.fits)
@@ -175,6 +179,29 @@ core::Reason read_reason(const Json& json) {
     return reason;
 }
 
+std::vector<core::Reason> read_reasons(const Json& json) {
+    std::vector<core::Reason> result;
+    for (const Json& reason : require_array(json))
+        result.push_back(read_reason(reason));
+    return result;
+}
+
+core::Verdict read_verdict(const Json& json) {
+    for (const core::Verdict verdict : core::all_verdicts)
+        if (json.get<std::string>() == core::verdict_name(verdict))
+            return verdict;
+    reject("a verdict is unknown");
+}
+
+core::DecidedStart read_start(const Json& json) {
+    return {.time = WallTime(std::chrono::microseconds(read_amount(json.at("time_us")))),
+            .name = json.at("domain").get<std::string>(),
+            .uuid = read_uuid(json.at("uuid")),
+            .scheduler = json.at("scheduler").get<std::string>(),
+            .verdict = read_verdict(json.at("verdict")),
+            .reasons = read_reasons(json.at("reasons"))};
+}
+
 /// Whether it is the first of two words; any third is an error.
 bool is_first(const Json& json, std::string_view first, std::string_view second) {
     const auto word = json.get<std::string>();
@@ -198,14 +225,13 @@ core::Outcome read_outcome(const Json& json) {
                           .admitted = is_first(json.at("verdict"), "admit", "refuse"),
                           .mode = read_mode(json.at("mode")),
                           .demand = read_quantities(json.at("demand")),
-                          .overhead = read_integer(json.at("overhead"))};
+                          .overhead = read_integer(json.at("overhead")),
+                          .reasons = read_reasons(json.at("reasons"))};
     for (const Json& piece : require_array(json.at("pieces")))
         outcome.pieces.push_back({.resource = read_resource(piece.at("resource")),
                                   .amount = read_integer(piece.at("amount")),
                                   .nodes = read_ids(piece.at("nodes")),
                                   .whole = piece.at("whole").get<bool>()});
-    for (const Json& reason : require_array(json.at("reasons")))
-        outcome.reasons.push_back(read_reason(reason));
     if (json.contains("notes"))
         outcome.notes = json.at("notes").get<std::vector<std::string>>();
     if (json.contains("fits"))
@@ -327,6 +353,28 @@ Result<core::Status> parse_status(std::string_view document) {
         for (const Json& guest : require_array(json.at("domains")))
             status.guests.push_back(read_guest(guest));
         return status;
+    });
+}
+
+std::string history_document(const std::vector<core::DecidedStart>& starts) {
+    Json json{{"starts", Json::array()}};
+    for (const core::DecidedStart& start : starts)
+        json["starts"].push_back({{"time_us", start.time.time_since_epoch().count()},
+                                  {"domain", start.name},
+                                  {"uuid", uuid_json(start.uuid)},
+                                  {"scheduler", start.scheduler},
+                                  {"verdict", core::verdict_name(start.verdict)},
+                                  {"reasons", reasons_json(start.reasons)}});
+    return dump(json);
+}
+
+Result<std::vector<core::DecidedStart>> parse_history(std::string_view document) {
+    using Starts = std::vector<core::DecidedStart>;
+    return parse<Starts>(daemon, document, [](const Json& json) {
+        Starts starts;
+        for (const Json& start : require_array(json.at("starts")))
+            starts.push_back(read_start(start));
+        return starts;
     });
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "core/history.hpp"
 #include "core/report.hpp"
 
 namespace virtguard::json {
@@ -53,5 +54,9 @@ struct Finding {
 [[nodiscard]] std::string nodes_document(const core::Status& status);
 [[nodiscard]] std::string domains_document(const core::Status& status);
 [[nodiscard]] Result<core::Status> parse_status(std::string_view document);
+
+/// In the order given.
+[[nodiscard]] std::string history_document(const std::vector<core::DecidedStart>& starts);
+[[nodiscard]] Result<std::vector<core::DecidedStart>> parse_history(std::string_view document);
 
 } // namespace virtguard::json

@@ -85,14 +85,14 @@ std::size_t max_request_body(Operation operation) noexcept {
     case Operation::reconnect:
         return max_told_xml;
     case Operation::status:
+    case Operation::recent:
         return 0;
     }
     std::unreachable();
 }
 
 std::size_t max_reply_body(Operation operation) noexcept {
-    const bool document = operation == Operation::check || operation == Operation::status;
-    return document ? max_document : max_line;
+    return operation >= Operation::check ? max_document : max_line;
 }
 
 std::array<char, request_header_size> encode_request_header(const RequestHeader& header) noexcept {
@@ -118,7 +118,7 @@ decode_request_header(std::string_view received) noexcept {
     const auto exec_time = get<std::uint64_t>(bytes + 8);
     const auto flags = get<std::uint32_t>(bytes + 20);
     if (operation < std::to_underlying(Operation::prepare) ||
-        operation > std::to_underlying(Operation::status) || flags > flag_cut ||
+        operation > std::to_underlying(Operation::recent) || flags > flag_cut ||
         exec_time > std::numeric_limits<std::int64_t>::max())
         return std::unexpected(Fault::malformed);
     const RequestHeader header{

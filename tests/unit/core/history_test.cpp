@@ -94,8 +94,9 @@ TEST_CASE("what is remembered of a start has limits, and cuts no character") {
     History history;
     std::string long_text(2 * History::max_text, 'x');
     long_text.replace(History::max_text - 1, 2, "é"); // across the limit
-    const std::vector<Reason> many(History::max_reasons + 1,
-                                   short_of(Resource::cpu(), Mode::enforce, long_text));
+    Reason reason = short_of(Resource::cpu(), Mode::enforce, long_text);
+    reason.nodes = IdSet::range(1, IdSet::limit - 1);
+    const std::vector<Reason> many(History::max_reasons + 1, reason);
     Answer answer = answered(many);
     answer.scheduler = std::string(2 * History::max_name, 's');
     history.note(named(std::string(2 * History::max_name, 'n')), answer, noon, 1ms);
@@ -104,6 +105,7 @@ TEST_CASE("what is remembered of a start has limits, and cuts no character") {
     CHECK(kept.scheduler.size() == History::max_name);
     REQUIRE(kept.reasons.size() == History::max_reasons);
     CHECK(kept.reasons.front().text == std::string(History::max_text - 1, 'x'));
+    CHECK(kept.reasons.front().nodes == IdSet::range(1, History::max_nodes));
 }
 
 TEST_CASE("starts are counted by verdict, and by each kind of reason that made it") {

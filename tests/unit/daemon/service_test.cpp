@@ -175,6 +175,7 @@ TEST_CASE("starts are remembered with their verdicts, and checks are not") {
     CHECK(starts[1].scheduler == "default-scheduler");
     CHECK(starts[2].verdict == core::Verdict::admit);
     CHECK(bench.service->history().latencies().count() == 3);
+    CHECK(json::parse_history(bench.send(wire::Operation::recent, "")->body).value() == starts);
 }
 
 TEST_CASE("the latency of an answer counts from the hook's exec") {

@@ -127,6 +127,22 @@ TEST_CASE("a status is read as it was written") {
     CHECK(json::status_document(*read) == json::status_document(written));
 }
 
+TEST_CASE("the last starts are read as they were written") {
+    std::vector<core::DecidedStart> written{
+        {.time = WallTime(std::chrono::microseconds(1'796'000'000'123'456)),
+         .name = "a \"b\"",
+         .uuid = uuid,
+         .scheduler = "cortex",
+         .verdict = core::Verdict::would_refuse,
+         .reasons = outcome().reasons},
+        {.verdict = core::Verdict::refuse},
+        {}};
+    const auto read = json::parse_history(json::history_document(written));
+    REQUIRE(read.has_value());
+    CHECK(*read == written);
+    CHECK_FALSE(json::parse_history(with(json::history_document(written), "\"refuse\"", "1")));
+}
+
 TEST_CASE("zeros are left out of a demand only") {
     core::Outcome some{.admitted = true, .demand = {{Resource::cpu(), 0}, {Resource::memory(), 1}}};
     CHECK(json::parse_outcome(json::outcome_document(some))->demand ==
