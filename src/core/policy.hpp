@@ -87,6 +87,12 @@ struct ReservePolicy {
     friend bool operator==(const ReservePolicy&, const ReservePolicy&) = default;
 };
 
+struct MetricsPolicy {
+    std::string textfile_folder; ///< absolute; "": metrics are written nowhere
+
+    friend bool operator==(const MetricsPolicy&, const MetricsPolicy&) = default;
+};
+
 /// [scheduler.accept.NAME]
 struct AcceptedScheduler {
     std::string match; ///< a glob as in fnmatch(3); the table's name where the key is absent
@@ -114,6 +120,7 @@ struct Policy {
     ClaimPolicy claim;
     ReservePolicy reserve;
     SchedulerPolicy scheduler;
+    MetricsPolicy metrics;
     /// Where each key that a file sets was set: "memory.count" →
     /// "/etc/virtguard/virtguard.toml:12".
     std::map<std::string, std::string> origins;

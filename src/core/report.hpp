@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/instant.hpp"
 #include "base/uuid.hpp"
 #include "core/admission.hpp"
 #include "core/advice.hpp"
@@ -100,7 +101,8 @@ struct Status {
     Mode mode = Mode::enforce;
     std::uint64_t admitted = 0; ///< starts, since the daemon began
     std::uint64_t refused = 0;
-    std::uint64_t would_refuse = 0; ///< admitted only because the mode is observe
+    std::uint64_t would_refuse = 0;   ///< admitted only because the mode is observe
+    std::optional<WallTime> snapshot; ///< the beginning of the last complete look at libvirt
     Report report;
     /// Bytes that something else than guests holds beyond the reserve, charged or not; nothing
     /// where it is not known.

@@ -134,6 +134,19 @@ Command add_recent(CLI::App& app, Options& options) {
             }};
 }
 
+int metrics(const Options& options) {
+    const auto text = ask_daemon(options.socket, wire::Operation::metrics);
+    if (!text)
+        return failure(text.error());
+    print(*text);
+    return exit_ok;
+}
+
+Command add_metrics(CLI::App& app, Options& options) {
+    CLI::App* command = app.add_subcommand("metrics", "print the figures for Prometheus");
+    return {command, [&options] { return metrics(options); }};
+}
+
 int check_xml(const Options& options, const std::string& xml) {
     const auto document = ask_daemon(options.socket, wire::Operation::check, xml);
     if (!document)
@@ -272,6 +285,7 @@ int run(std::vector<std::string> arguments) {
                  {domains_text, json::domains_document}),
         add_export(app, options),
         add_recent(app, options),
+        add_metrics(app, options),
         add_check(app, options),
         add_explain(app, options),
         add_doctor(app, options),

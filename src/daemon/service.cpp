@@ -12,6 +12,7 @@
 #include "domxml/parse.hpp"
 #include "host/hugepages.hpp"
 #include "loop/service.hpp"
+#include "metrics/text.hpp"
 #include "wire/hook_conf.hpp"
 #include "json/document.hpp"
 
@@ -68,13 +69,19 @@ Result<> Service::watch(loop::Loop& loop) {
         loop::notify_status(status_line());
         note_change();
     });
+    auto metrics =
+        MetricsFile::create(loop, files_, [this] { return metrics::text(status(), history_); });
     if (!timer)
         return std::unexpected(timer.error());
+    if (!metrics)
+        return std::unexpected(metrics.error());
     if (!libvirt)
         return std::unexpected(libvirt.error());
     timer_ = std::make_unique<loop::Timer>(*std::move(timer));
     arm_timer(); // for places that were kept before this daemon began
     libvirt_ = *std::move(libvirt);
+    metrics_ = *std::move(metrics);
+    metrics_->set_folder(guard_.policy().metrics.textfile_folder);
     return options_.live_topology ? watch_machine(loop) : Result<>{};
 }
 
@@ -136,6 +143,10 @@ void Service::handle(const wire::Request& request, Reply reply) {
         refresh_hugepages();
         return reply(wire::encode_reply(wire::Operation::status, wire::Verdict::done,
                                         json::status_document(status())));
+    case wire::Operation::metrics:
+        refresh_hugepages();
+        return reply(wire::encode_reply(wire::Operation::metrics, wire::Verdict::done,
+                                        metrics::text(status(), history_)));
     case wire::Operation::recent:
         return reply(wire::encode_reply(wire::Operation::recent, wire::Verdict::done,
                                         json::history_document(history_.recent())));
@@ -302,6 +313,8 @@ void Service::look(virt::Look seen) {
     // The thread was held up in it for so long that more may have left than is remembered.
     if (loop::now() - seen.began > core::Guard::max_look_age)
         return;
+    snapshot_ =
+        loop::wall_time() - std::chrono::floor<WallTime::duration>(loop::now() - seen.began);
     core::Look look{.began = seen.began};
     bool has_new = false;
     for (virt::ActiveDomain& domain : seen.active) {
@@ -442,6 +455,7 @@ void Service::put_in_force(core::Policy policy) {
     refresh_hugepages(); // what is foreign depends on what is reserved
     log(Level::notice, "policy: reloaded");
     after_policy_change();
+    metrics_->set_folder(guard_.policy().metrics.textfile_folder);
     note_over_capacity();
     arm_timer(); // places may be kept for another time now
 }
@@ -473,6 +487,8 @@ void Service::save() {
 }
 
 void Service::note_change() const {
+    if (metrics_)
+        metrics_->note_change();
     if (on_change_)
         on_change_();
 }
@@ -494,6 +510,7 @@ core::Status Service::status() const {
                         .admitted = history_.count(core::Verdict::admit) + would_refuse,
                         .refused = history_.count(core::Verdict::refuse),
                         .would_refuse = would_refuse,
+                        .snapshot = snapshot_,
                         .report = guard_.report(),
                         .foreign_memory = guard_.foreign_memory()};
     for (const std::string& error : policy_errors_)

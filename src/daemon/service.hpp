@@ -21,6 +21,7 @@
 #include "daemon/files_thread.hpp"
 #include "daemon/guest_store.hpp"
 #include "daemon/libvirt_watch.hpp"
+#include "daemon/metrics_file.hpp"
 #include "daemon/policy_store.hpp"
 #include "daemon/residency_watch.hpp"
 #include "daemon/status_watch.hpp"
@@ -152,6 +153,8 @@ class Service {
     std::deque<Reloaded> reloads_; ///< whom to tell of what the files thread posts, in its order
     AskForLook ask_for_look_;
     std::function<void()> on_change_;
+    std::optional<WallTime> snapshot_; ///< the beginning of the last complete look
+    std::unique_ptr<MetricsFile> metrics_;
     std::unique_ptr<loop::Timer> timer_; ///< the end of a kept place, or of a wait for one
     core::History history_;
 };

@@ -186,6 +186,10 @@ std::vector<core::Reason> read_reasons(const Json& json) {
     return result;
 }
 
+WallTime read_time(const Json& json) {
+    return WallTime(std::chrono::microseconds(read_amount(json)));
+}
+
 core::Verdict read_verdict(const Json& json) {
     for (const core::Verdict verdict : core::all_verdicts)
         if (json.get<std::string>() == core::verdict_name(verdict))
@@ -194,7 +198,7 @@ core::Verdict read_verdict(const Json& json) {
 }
 
 core::DecidedStart read_start(const Json& json) {
-    return {.time = WallTime(std::chrono::microseconds(read_amount(json.at("time_us")))),
+    return {.time = read_time(json.at("time_us")),
             .name = json.at("domain").get<std::string>(),
             .uuid = read_uuid(json.at("uuid")),
             .scheduler = json.at("scheduler").get<std::string>(),
@@ -314,6 +318,8 @@ std::string status_document(const core::Status& status) {
                {{"admitted", status.admitted},
                 {"refused", status.refused},
                 {"would_refuse", status.would_refuse}}}};
+    if (status.snapshot)
+        json["snapshot_us"] = status.snapshot->time_since_epoch().count();
     json["overcommit"] = Json::object();
     for (const auto& [resource, ratio] : status.report.overcommit)
         json["overcommit"][resource.name()] = ratio.text();
@@ -348,6 +354,8 @@ Result<core::Status> parse_status(std::string_view document) {
                             .refused = read_count(decisions.at("refused")),
                             .would_refuse = read_count(decisions.at("would_refuse")),
                             .report = read_report(json)};
+        if (json.contains("snapshot_us"))
+            status.snapshot = read_time(json.at("snapshot_us"));
         if (json.contains("foreign_memory"))
             status.foreign_memory = read_integer(json.at("foreign_memory"));
         for (const Json& guest : require_array(json.at("domains")))

@@ -123,6 +123,7 @@ using core::ClaimPolicy;
 using core::CpuPolicy;
 using core::HookPolicy;
 using core::MemoryPolicy;
+using core::MetricsPolicy;
 using core::Overhead;
 using core::ReservePolicy;
 using core::SchedulerPolicy;
@@ -170,6 +171,8 @@ constexpr Key known_keys[] = {
      set_accepted<read_name, &core::AcceptedScheduler::match>},
     {"scheduler.accept.<scheduler>.mode",
      set_accepted<read_word<mode_words>, &core::AcceptedScheduler::mode>},
+    {"metrics.textfile-folder",
+     set<read_folder, &Policy::metrics, &MetricsPolicy::textfile_folder>},
 };
 
 struct Table {

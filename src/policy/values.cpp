@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <climits>
 
 #include "base/text.hpp"
 #include "core/domain.hpp"
@@ -12,12 +13,14 @@ namespace virtguard::policy {
 
 namespace {
 
+bool has_control_characters(std::string_view text) {
+    return std::ranges::any_of(
+        text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+}
+
 bool is_name(std::string_view text) {
-    const auto is_control = [](char c) {
-        return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
-    };
     return !text.empty() && text.size() <= core::max_scheduler_bytes &&
-           std::ranges::none_of(text, is_control);
+           !has_control_characters(text);
 }
 
 /// Never in scientific notation: that is not how ratios are written.
@@ -112,6 +115,15 @@ Result<std::string> read_name(const Value& value) {
         return fail(Errc::invalid,
                     "{} is not a name: expected 1 to {} bytes without control characters",
                     quote(*text), core::max_scheduler_bytes);
+    return *text;
+}
+
+Result<std::string> read_folder(const Value& value) {
+    const auto* text = std::get_if<std::string>(&value);
+    if (text == nullptr)
+        return wrong_type(value, "a string such as \"/srv/metrics\"");
+    if (!text->starts_with('/') || text->size() >= PATH_MAX || has_control_characters(*text))
+        return fail(Errc::invalid, "{} is not a folder: expected an absolute path", quote(*text));
     return *text;
 }
 

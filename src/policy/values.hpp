@@ -49,6 +49,9 @@ using Value = std::variant<bool, std::int64_t, double, std::string, Unfit>;
 /// characters.
 [[nodiscard]] Result<std::string> read_name(const Value& value);
 
+/// A folder: absolute, below PATH_MAX bytes, without control characters.
+[[nodiscard]] Result<std::string> read_folder(const Value& value);
+
 /// One word of a choice and what it means.
 template <class T>
 struct Word {

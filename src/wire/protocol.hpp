@@ -37,15 +37,16 @@ enum class Operation : std::uint16_t {
     started,     ///< told, not answered, and so are the next two
     release,
     reconnect,
-    check,  ///< what would prepare answer? Changes nothing; answered with a document
-    status, ///< no body; answered with a document, and so is the next one
-    recent, ///< the last starts
+    check,   ///< what would prepare answer? Changes nothing; answered with a document
+    status,  ///< no body; answered with a document, and so are the next two
+    recent,  ///< the last starts
+    metrics, ///< for Prometheus
 };
 
 enum class Verdict : std::uint16_t {
     admitted = 1,
     refused, ///< of prepare: the body is the line for the operator
-    done,    ///< of check and what follows it: the body is a JSON document
+    done,    ///< of check and what follows it: the body is a document
     error,   ///< no verdict could be had; the body is a line that says why
 };
 

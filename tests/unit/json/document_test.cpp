@@ -116,8 +116,11 @@ TEST_CASE("nodes and domains are those of the status") {
 TEST_CASE("a status is read as it was written") {
     core::Status written = status();
     written.foreign_memory = GENERATE(as<std::optional<std::int64_t>>{}, std::nullopt, 0, gib);
+    if (written.foreign_memory)
+        written.snapshot = WallTime(std::chrono::microseconds(1'796'000'000'123'456));
     const auto read = json::parse_status(json::status_document(written));
     REQUIRE(read.has_value());
+    CHECK(read->snapshot == written.snapshot);
     CHECK(read->report.host == written.report.host);
     CHECK(read->report.nodes == written.report.nodes);
     CHECK(read->report.overcommit == written.report.overcommit);

@@ -91,6 +91,7 @@ TEST_CASE("the sample file shows each key, at its default where it has one") {
     expected.reserve.memory = 4 * gib;
     expected.reserve.nodes[0] = {gib, {{2 * mib, 128 * mib}}};
     expected.scheduler.accept["cortex"] = {"cortex*", Mode::enforce};
+    expected.metrics.textfile_folder = "/var/lib/prometheus/node-exporter";
     policy.origins.clear();
     CHECK(policy == expected);
 }

@@ -191,6 +191,8 @@ TEST_CASE("a key changes what it names and nothing else") {
                      [](Policy& p) { p.scheduler.accept["cortex"] = {"cortex*", {}}; }},
                     {"[scheduler.accept.'a b*']\nmode = 'observe'",
                      [](Policy& p) { p.scheduler.accept["a b*"] = {"a b*", Mode::observe}; }},
+                    {"metrics.textfile-folder = '/srv/a b'",
+                     [](Policy& p) { p.metrics.textfile_folder = "/srv/a b"; }},
                 }));
     CAPTURE(text);
     Policy expected;
@@ -325,6 +327,12 @@ TEST_CASE("a wrong value is an error that says what was expected") {
          "p:1:28: scheduler.accept-default: 1 is an integer: expected true or false"},
         {"scheduler.accept-any = 'no'",
          "p:1:24: scheduler.accept-any: \"no\" is a string: expected true or false"},
+        {"metrics.textfile-folder = true", "p:1:27: metrics.textfile-folder: true is a boolean: "
+                                           "expected a string such as \"/srv/metrics\""},
+        {"metrics.textfile-folder = 'srv'", "p:1:27: metrics.textfile-folder: \"srv\" is not a "
+                                            "folder: expected an absolute path"},
+        {"metrics.textfile-folder = \"/a\\n\"", "p:1:27: metrics.textfile-folder: \"/a\\x0a\" is "
+                                                "not a folder: expected an absolute path"},
         {"scheduler.accept.'x y'.match = \"a\\u0007b\"",
          "p:1:32: scheduler.accept.\"x y\".match: \"a\\x07b\" is not a name: expected 1 to 255 "
          "bytes without control characters"},
@@ -343,18 +351,19 @@ TEST_CASE("an unknown key is an error that helps to find the right one") {
         {"[memory]\nvirtio_mem = 1",
          "p:2:1: memory.virtio_mem: unknown key; did you mean \"virtio-mem\"?"},
         {"timeout = '2s'", "p:1:1: timeout: unknown key: expected one of mode, overcommit, "
-                           "resource-mode, memory, cpu, hook, claim, reserve, scheduler"},
+                           "resource-mode, memory, cpu, hook, claim, reserve, scheduler, metrics"},
         {"claim.'' = 1", "p:1:7: claim.\"\": unknown key: expected one of lease, return"},
         {"'memory.count' = 'current'",
          "p:1:1: \"memory.count\": unknown key: expected one of mode, overcommit, resource-mode, "
-         "memory, cpu, hook, claim, reserve, scheduler"},
+         "memory, cpu, hook, claim, reserve, scheduler, metrics"},
         {"[scheduler.accept.a]\nquota = {}",
          "p:2:1: scheduler.accept.a.quota: unknown key: expected one of match, mode"},
-        {"[storage]\npaths = []", "p:1:2: storage: unknown key: expected one of mode, overcommit, "
-                                  "resource-mode, memory, cpu, hook, claim, reserve, scheduler"},
+        {"[storage]\npaths = []",
+         "p:1:2: storage: unknown key: expected one of mode, overcommit, "
+         "resource-mode, memory, cpu, hook, claim, reserve, scheduler, metrics"},
         {"[rule.maintenance]\npriority = 10",
          "p:1:2: rule: unknown key: expected one of mode, overcommit, resource-mode, memory, cpu, "
-         "hook, claim, reserve, scheduler"},
+         "hook, claim, reserve, scheduler, metrics"},
         {"overcommit.cpus = 2",
          "p:1:12: overcommit.cpus: \"cpus\" is not a resource; did you mean \"cpu\"?"},
         {"overcommit.'<resource>' = 2",
@@ -515,7 +524,7 @@ TEST_CASE("all errors are told at once, in the order of the files and their line
               {"c", "[hook]\ntimeout = '0s'\n"},
           }) ==
           Lines{"a:1:1: zeal: unknown key: expected one of mode, overcommit, resource-mode, "
-                "memory, cpu, hook, claim, reserve, scheduler",
+                "memory, cpu, hook, claim, reserve, scheduler, metrics",
                 "a:2:8: mode: \"on\" is not one of its values: expected \"enforce\", \"observe\" "
                 "or \"off\"",
                 "a:4:9: memory.nodes: \"9-1\" is not a list of ids: expected such as \"0-3,8\", "

@@ -1,0 +1,179 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""The metrics of virtguardd say what status says, over random ledgers, and read as Prometheus' format.
+
+    metrics.py VIRTGUARDD VIRTGUARDCTL [unittest's options]     (VIRTGUARD_SEED chooses the ledgers)
+"""
+import collections
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from simulator import COLUMNS, GIB, MIB, domain, strict
+from topologies import Node, Topology, Writer
+
+DAEMON, CTL = sys.argv[1:3]
+DEADLINE = 20
+PREPARE, STARTED, RELEASE = 1, 2, 3
+POLICY = """
+[overcommit]
+cpu = 1.15
+memory = 1.5
+[metrics]
+textfile-folder = "{}"
+"""
+
+
+def host():
+    nodes = [Node(0, frozenset(range(4)), 16 * GIB, {2 * MIB: 1024}), Node(1, frozenset(range(4, 8)), 16 * GIB, {GIB: 2})]
+    return Topology(nodes, [frozenset([cpu]) for cpu in range(8)])
+
+
+class Metrics(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.textfiles = self.folder / "textfiles"
+        self.textfiles.mkdir()
+        (self.folder / "host.xml").write_text(Writer(host()).xml())
+        (self.folder / "virtguard.toml").write_text(POLICY.format(self.textfiles))
+        self.socket = self.folder / "run/hook.sock"
+        with open(self.folder / "log", "wb") as log:
+            self.daemon = subprocess.Popen(
+                [DAEMON, "--run-dir", self.folder / "run", "--state-dir", self.folder / "state",
+                 "--policy-dir", self.folder, "--libvirt-uri", "test:///default", "--topology", self.folder / "host.xml"],
+                stderr=log)
+        self.addCleanup(self.daemon.wait, DEADLINE)
+        self.addCleanup(self.daemon.kill)
+        self.wait_for(lambda: self.ctl("status").returncode == 0 and self.status()["state"] == "ready")
+
+    def wait_for(self, condition):
+        deadline = time.monotonic() + DEADLINE
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, (self.folder / "log").read_text())
+            time.sleep(0.05)
+
+    def ctl(self, *command):
+        return subprocess.run([CTL, "--socket", self.socket, *command], capture_output=True, text=True, timeout=DEADLINE)
+
+    def status(self):
+        return json.loads(self.ctl("status", "--json").stdout)
+
+    def hook(self, operation, xml):
+        """Whether it was admitted, of prepare."""
+        body = xml.encode()
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(self.socket))
+            connection.sendall(struct.pack("<4sHHQIII", b"VGRQ", 1, operation, time.clock_gettime_ns(time.CLOCK_BOOTTIME),
+                                           2000, 0, len(body)) + body)
+            reply = connection.recv(4096)
+        return reply[6:8] == b"\1\0"
+
+    def metrics(self, text):
+        """Samples by name and labels."""
+        return {(sample.name, *sorted(sample.labels.items())): sample.value
+                for family in text_string_to_metric_families(text) for sample in family.samples}
+
+    def check_figures(self, status, metrics):
+        shown = collections.Counter()
+        for level, labels, figures in [("host", [], status["host"])] + [
+                ("node", [("node", str(node["id"]))], node) for node in status["nodes"]]:
+            for column in COLUMNS:
+                for resource, amount in figures[column].items():
+                    unit, more = ("vcpus", []) if resource == "cpu" else ("bytes", [("resource", resource)])
+                    self.assertEqual(metrics[(f"virtguard_{level}_{column}_{unit}", *labels, *more)], amount)
+                    shown[level] += 1
+        for level, count in shown.items():
+            self.assertEqual(sum(key[0].startswith(f"virtguard_{level}_") for key in metrics), count)
+
+    def check(self, status, metrics):
+        self.check_figures(status, metrics)
+        for resource, ratio in status["overcommit"].items():
+            self.assertEqual(metrics["virtguard_overcommit_ratio", ("resource", resource)], float(ratio))
+        decisions = {verdict: metrics["virtguard_decisions_total", ("verdict", verdict)]
+                     for verdict in ("admit", "refuse", "would-refuse")}
+        self.assertEqual(decisions["admit"] + decisions["would-refuse"], status["decisions"]["admitted"])
+        self.assertEqual(decisions["refuse"], status["decisions"]["refused"])
+        self.assertEqual(metrics["virtguard_decision_latency_seconds_count",], sum(decisions.values()))
+        states = collections.Counter(guest["state"] for guest in status["domains"])
+        for state in ("pending", "running", "returning"):
+            self.assertEqual(metrics["virtguard_domains", ("state", state)], states[state])
+        self.assertEqual(metrics["virtguard_mode", ("mode", status["mode"])], 1)
+        self.assertEqual(metrics["virtguard_state", ("state", status["state"])], 1)
+        self.assertEqual(metrics["virtguard_build_info", ("version", status["version"])], 1)
+        self.assertAlmostEqual(metrics["virtguard_snapshot_timestamp_seconds",] * 1e6, status["snapshot_us"], delta=1)
+
+    def compare(self):
+        """Between two equal statuses (a place may stop being kept at any time)."""
+        while True:
+            before, text, after = self.status(), self.ctl("metrics").stdout, self.status()
+            if before == after:
+                return self.check(before, self.metrics(text))
+
+    def test_random_ledgers(self):
+        chance = random.Random(int(os.environ.get("VIRTGUARD_SEED", "1")))
+        verdicts = collections.Counter()
+        for number in range(60):
+            backing = chance.choice(["", "", "<hugepages/>", "<hugepages><page size='1' unit='G'/></hugepages>"])
+            memory = chance.randint(1, 3) * GIB if backing else chance.randint(1, 6 * 1024) * MIB
+            xml = domain(f"guest-{number}", memory, chance.randint(1, 3), chance.randint(1, 12), backing=backing,
+                         numatune=strict(chance.randint(0, 1)) if chance.random() < 0.5 else "")
+            admitted = self.hook(PREPARE, xml)
+            verdicts[admitted] += 1
+            if admitted:
+                self.hook(chance.choice([STARTED, STARTED, RELEASE]), xml)
+            if number % 5 == 0:
+                self.compare()
+        self.assertGreater(min(verdicts[True], verdicts[False]), 5)
+
+    def test_conventions(self):
+        xml = domain("too-large", 100 * GIB, 1, 1)
+        self.hook(PREPARE, xml)
+        text = self.ctl("metrics").stdout
+        self.assertRegex(text, 'virtguard_decision_reasons_total{verdict="refuse",reason="larger-than-host",resource="memory"} 1\n')
+        for family in text_string_to_metric_families(text):
+            self.assertRegex(family.name, "^virtguard_[a-z_]+$")
+            self.assertTrue(family.documentation.endswith("."), family.name)
+            self.assertIn(family.type, ("gauge", "counter", "histogram"))
+            if family.type == "counter":  # the parser takes the ending off
+                self.assertIn(f"# TYPE {family.name}_total counter\n", text)
+        listed = re.findall(r"^\| `(\w+)`", pathlib.Path(__file__, "../../../docs/metrics.md").resolve().read_text(), re.M)
+        there = {re.sub(f"_({'|'.join(COLUMNS)})_", "_FIGURE_", name) for name in re.findall(r"^# TYPE (\S+)", text, re.M)}
+        self.assertEqual(set(listed) - {"virtguard_foreign_memory_bytes"}, there)  # not known of such a host
+
+    @unittest.skipUnless(shutil.which("promtool"), "no promtool here: it comes with the server that Debian starts")
+    def test_promtool(self):
+        self.hook(PREPARE, domain("too-large", 100 * GIB, 1, 1))
+        found = subprocess.run(["promtool", "check", "metrics"], input=self.ctl("metrics").stdout, capture_output=True,
+                               text=True, timeout=DEADLINE)
+        self.assertEqual((found.returncode, found.stdout + found.stderr), (0, ""))
+
+    def test_textfile(self):
+        file = self.textfiles / "virtguard.prom"
+        self.wait_for(file.exists)
+        self.assertEqual(self.metrics(file.read_text())["virtguard_decisions_total", ("verdict", "refuse")], 0)
+        self.assertEqual([entry.name for entry in self.textfiles.iterdir()], ["virtguard.prom"])
+        (self.folder / "virtguard.toml").write_text("")
+        self.daemon.send_signal(signal.SIGHUP)
+        self.wait_for(lambda: not file.exists())
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0:
+        print("SKIPPED: virtguardd's socket is root's, and this is not root")
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
