@@ -2,6 +2,7 @@
 #include "base/log.hpp"
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -10,6 +11,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/text.hpp"
@@ -26,6 +28,21 @@ bool stderr_is_journal() {
     struct stat status {};
     return stream != nullptr && ::fstat(STDERR_FILENO, &status) == 0 &&
            fmt::format("{}:{}", status.st_dev, status.st_ino) == stream;
+}
+
+/// Where lines with fields go.
+struct JournalSocket {
+    UniqueFd fd;
+    sockaddr_un address{};
+};
+JournalSocket journal;
+
+/// Not connected: the journal may be restarted.
+bool send_to_journal(std::string_view entry) {
+    return journal.fd &&
+           ::sendto(journal.fd.get(), entry.data(), entry.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
+                    reinterpret_cast<const sockaddr*>(&journal.address),
+                    sizeof journal.address) >= 0;
 }
 
 std::string format_line(Level level, std::string_view line) {
@@ -72,6 +89,22 @@ void log_line(Level level, std::string_view line) {
     lost += before + 1;
     if (was_cut || written > 0)
         cut = true;
+}
+
+void set_journal_socket(const std::string& path) {
+    journal = {};
+    if (path.size() >= sizeof journal.address.sun_path)
+        return;
+    journal.address.sun_family = AF_UNIX;
+    path.copy(journal.address.sun_path, path.size());
+    journal.fd = UniqueFd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+}
+
+void log_line(Level level, std::string_view line, const LogFields& fields) {
+    if (!stderr_is_journal() ||
+        !send_to_journal(journal_entry(std::to_underlying(level), program_invocation_short_name,
+                                       one_line(line), fields)))
+        log_line(level, line);
 }
 
 } // namespace virtguard

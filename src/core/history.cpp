@@ -63,7 +63,8 @@ DecidedStart& History::next() {
     return taken;
 }
 
-void History::note(const Domain& domain, const Answer& answer, WallTime time, Span latency) {
+const DecidedStart& History::note(const Domain& domain, const Answer& answer, WallTime time,
+                                  Span latency) {
     const std::vector<Reason>& reasons = answer.decision.reasons;
     DecidedStart& start = next();
     start.time = time;
@@ -87,6 +88,7 @@ void History::note(const Domain& domain, const Answer& answer, WallTime time, Sp
     for (const ReasonKind& kind : kinds)
         ++reasons_[kind];
     latencies_.add(latency);
+    return start;
 }
 
 std::vector<DecidedStart> History::recent(std::size_t max) const {

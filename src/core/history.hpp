@@ -90,8 +90,10 @@ class History {
 
     History() { starts_.reserve(max_starts); }
 
-    /// A start was answered. What is longer than the limits is cut.
-    void note(const Domain& domain, const Answer& answer, WallTime time, Span latency);
+    /// A start was answered. What is longer than the limits is cut; that is returned, until the
+    /// next start.
+    const DecidedStart& note(const Domain& domain, const Answer& answer, WallTime time,
+                             Span latency);
 
     /// The last starts, the latest first, so many at most.
     [[nodiscard]] std::vector<DecidedStart> recent(std::size_t max = max_starts) const;

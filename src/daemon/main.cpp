@@ -248,6 +248,7 @@ Result<> Daemon::start(const Options& options) {
 
 Result<int> Daemon::run(const Options& options) {
     std::signal(SIGPIPE, SIG_IGN); // of a log whose reader has gone
+    set_journal_socket(journal_socket_path);
     domxml::initialise();
     raise_descriptor_limit();
     auto loop = loop::Loop::create();

@@ -8,6 +8,7 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
+#include "daemon/messages.hpp"
 #include "daemon/restore.hpp"
 #include "domxml/parse.hpp"
 #include "host/hugepages.hpp"
@@ -35,14 +36,6 @@ constexpr std::chrono::milliseconds answer_margin{100};
 
 Instant end_of_wait(const wire::RequestHeader& header) {
     return exec_time(header) + header.wait - answer_margin;
-}
-
-std::string reasons_line(const core::Decision& decision) {
-    std::string line;
-    for (const core::Reason& reason : decision.reasons)
-        line += fmt::format("{}{} ({})", line.empty() ? "" : "; ", reason.text,
-                            core::code_name(reason.code));
-    return line;
 }
 
 /// Tells one boot of this machine from another.
@@ -161,7 +154,7 @@ void Service::prepare(const wire::Request& request, Reply reply) {
         return answer(domxml::parse_identity(request.body),
                       {.decision = core::refuse_invalid(domain.error(), guard_.policy())},
                       exec_time(request.header), reply);
-    log(Level::error, "a start was not decided: {}", domain.error().what);
+    log_undecided({}, fmt::format("a start was not decided: {}", domain.error().what));
     reply(wire::encode_reply(wire::Operation::prepare, wire::Verdict::error, domain.error().what));
 }
 
@@ -169,8 +162,9 @@ void Service::decide(Parked start) {
     const Instant when = exec_time(start.header);
     if (is_too_late(start.header)) {
         const bool denied = guard_.policy().hook.unavailable_denies;
-        log(Level::error, "{} was {} by its hook, which did not wait for the answer",
-            printable(start.domain.name), denied ? "refused" : "let in");
+        log_undecided(start.domain,
+                      fmt::format("{} was {} by its hook, which did not wait for the answer",
+                                  printable(start.domain.name), denied ? "refused" : "let in"));
         if (!denied)
             guard_.claim(start.domain, when);
         save();
@@ -223,13 +217,9 @@ void Service::arm_timer() {
 }
 
 void Service::note(const core::Domain& domain, const core::Answer& answer, Instant exec) {
-    history_.note(domain, answer, loop::wall_time(), loop::now() - exec);
-    const core::Decision& decision = answer.decision;
     for (const std::string& note : answer.demand.notes)
         log(Level::warning, "{}: {}", printable(domain.name), note);
-    if (!decision.reasons.empty())
-        log(Level::notice, "{} {}: {}", decision.admitted() ? "would refuse" : "refused",
-            printable(domain.name), reasons_line(decision));
+    log_start(history_.note(domain, answer, loop::wall_time(), loop::now() - exec));
 }
 
 /// What a hook tells. A domain that cannot be read (its XML may be cut) is known by its UUID.
@@ -499,7 +489,7 @@ void Service::note_over_capacity() {
         over = guard_.report().over_capacity;
     for (const core::Resource& resource : over)
         if (std::ranges::find(over_capacity_, resource) == over_capacity_.end())
-            log(Level::warning, "over capacity: {}", resource.name());
+            log_over_capacity(resource);
     over_capacity_ = std::move(over);
 }
 
