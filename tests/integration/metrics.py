@@ -27,6 +27,7 @@ from topologies import Node, Topology, Writer
 
 DAEMON, CTL = sys.argv[1:3]
 DEADLINE = 20
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
 PREPARE, STARTED, RELEASE = 1, 2, 3
 POLICY = """
 [overcommit]
@@ -35,6 +36,13 @@ memory = 1.5
 [metrics]
 textfile-folder = "{}"
 """
+
+
+DASHBOARD = json.loads((SOURCE / "conf/grafana-dashboard.json").read_text())
+
+
+def expressions():
+    return [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
 
 
 def host():
@@ -151,9 +159,31 @@ class Metrics(unittest.TestCase):
             self.assertIn(family.type, ("gauge", "counter", "histogram"))
             if family.type == "counter":  # the parser takes the ending off
                 self.assertIn(f"# TYPE {family.name}_total counter\n", text)
-        listed = re.findall(r"^\| `(\w+)`", pathlib.Path(__file__, "../../../docs/metrics.md").resolve().read_text(), re.M)
+        listed = re.findall(r"^\| `(\w+)`", (SOURCE / "docs/metrics.md").read_text(), re.M)
         there = {re.sub(f"_({'|'.join(COLUMNS)})_", "_FIGURE_", name) for name in re.findall(r"^# TYPE (\S+)", text, re.M)}
         self.assertEqual(set(listed) - {"virtguard_foreign_memory_bytes"}, there)  # not known of such a host
+
+    def test_dashboard(self):
+        """Each panel asks for metrics that there are, of the hosts that were chosen, and lies on no other."""
+        kinds = dict(re.findall(r"^# TYPE (\S+) (\w+)$", self.ctl("metrics").stdout, re.M))
+        there = {f"{name}_bucket" if kind == "histogram" else name for name, kind in kinds.items()}
+        variables = {f"${variable['name']}" for variable in DASHBOARD["templating"]["list"]}
+        self.assertTrue(DASHBOARD["title"] and DASHBOARD["schemaVersion"] >= 36)
+        panels = DASHBOARD["panels"]
+        self.assertEqual(len({panel["id"] for panel in panels}), len(panels))
+        taken = set()
+        for panel in panels:
+            self.assertIn(panel["type"], ("stat", "timeseries"))
+            x, y, width, height = (panel["gridPos"][key] for key in "xywh")
+            cells = {(column, row) for column in range(x, x + width) for row in range(y, y + height)}
+            self.assertTrue(x + width <= 24 and not cells & taken, panel["title"])
+            taken |= cells
+            self.assertEqual(len({target["refId"] for target in panel["targets"]}), len(panel["targets"]))
+        for expression in expressions():
+            used = re.findall(r"\bvirtguard_\w+", expression)
+            self.assertLessEqual(set(used), there)
+            self.assertEqual(expression.count('{instance=~"$instance"'), len(used), expression)
+            self.assertLessEqual(set(re.findall(r"\$\w+", expression)), variables | {"$__rate_interval"})
 
     @unittest.skipUnless(shutil.which("promtool"), "no promtool here: it comes with the server that Debian starts")
     def test_promtool(self):
@@ -161,6 +191,12 @@ class Metrics(unittest.TestCase):
         found = subprocess.run(["promtool", "check", "metrics"], input=self.ctl("metrics").stdout, capture_output=True,
                                text=True, timeout=DEADLINE)
         self.assertEqual((found.returncode, found.stdout + found.stderr), (0, ""))
+        rules = [{"record": f"panel_{number}", "expr": expression.replace("$__rate_interval", "5m")}
+                 for number, expression in enumerate(expressions())]
+        (self.folder / "rules.json").write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}))
+        found = subprocess.run(["promtool", "check", "rules", self.folder / "rules.json"], capture_output=True,
+                               timeout=DEADLINE)
+        self.assertEqual(found.returncode, 0, found.stdout + found.stderr)
 
     def test_textfile(self):
         file = self.textfiles / "virtguard.prom"
