@@ -42,6 +42,8 @@ std::vector<Load> scaled(Pieces pieces, std::int64_t size, std::int64_t total) {
 
 /// Bisection: what fits fits smaller, too.
 std::int64_t largest_that_fits(Pieces pieces, std::int64_t total, Occupancy& occupancy) {
+    if (std::ranges::any_of(pieces, &IdSet::empty, &Piece::places))
+        return 0; // impossible at any size
     const std::int64_t unit = unit_of(pieces.front().resource);
     if (occupancy.fits(scaled(pieces, total, total)))
         return total;

@@ -29,6 +29,7 @@ class Builder {
         for (const MemoryPart& part : domain_.memory)
             add_memory(part);
         add_overhead();
+        note_unusable();
         note_unknown_metadata();
         merge_pieces(demand_.pieces);
         say_what_is_impossible();
@@ -38,10 +39,11 @@ class Builder {
   private:
     void add_vcpus(const VcpuGroup& group);
     void add_dedicated(int pu, std::int64_t count);
-    void note_unusable(const IdSet& wanted);
+    void note_unusable();
     void note_unknown_metadata();
     void add_memory(const MemoryPart& part);
     void add_overhead();
+    std::int64_t size_of(const MemoryPart& part) const;
     std::int64_t counted_size(const MemoryPart& part, bool pageable) const;
     IdSet nodes_for(const MemoryPart& part, const Resource& resource, std::int64_t amount);
     std::optional<Resource> resource_of(const MemoryPart& part, std::int64_t amount);
@@ -74,6 +76,7 @@ class Builder {
     // What is impossible, with how much is asked for: one reason each, however many pieces ask.
     std::map<std::pair<Resource, IdSet>, std::int64_t> absent_nodes_;
     std::map<std::optional<std::int64_t>, std::int64_t> absent_page_sizes_;
+    IdSet partly_unusable_; ///< PUs of vCPUs that have others, too
     Unplaced dedicated_;
     Unplaced shared_;
     std::int64_t floating_ = 0; ///< vCPUs that may run anywhere, where there is nowhere
@@ -86,13 +89,14 @@ void Builder::add_vcpus(const VcpuGroup& group) {
     vcpus_ += count;
     if (policy_.cpu.pinning_exclusive && group.cpus && group.cpus->count() == 1)
         return add_dedicated(group.cpus->first(), count);
-    const IdSet places = group.cpus ? host_.cpus_of(*group.cpus) & host_.shared_cpus
-                                    : host_.pool(Resource::cpu())->unbound;
+    const IdSet places = group.cpus
+                             ? host_.cpus_of(*group.cpus - host_.outside_slice) & host_.shared_cpus
+                             : host_.pool(Resource::cpu())->unbound;
     if (group.cpus && places.empty()) {
         shared_.pus |= *group.cpus;
         shared_.vcpus += count;
     } else if (group.cpus)
-        note_unusable(*group.cpus);
+        partly_unusable_ |= *group.cpus;
     else if (places.empty())
         floating_ += count;
     add({Resource::cpu(), places, /*whole=*/false, count});
@@ -101,7 +105,7 @@ void Builder::add_vcpus(const VcpuGroup& group) {
 /// A dedicated CPU costs one however many of its guest's vCPUs sit there: merge() must not add up,
 /// so a second one on the same CPU (cores: two of its threads) is left out.
 void Builder::add_dedicated(int pu, std::int64_t count) {
-    const IdSet places = host_.cpus_of(IdSet{pu}) & host_.dedicated_cpus;
+    const IdSet places = host_.cpus_of(IdSet{pu} - host_.outside_slice) & host_.dedicated_cpus;
     if (places.empty()) {
         dedicated_.pus.insert(pu);
         dedicated_.vcpus += count;
@@ -114,10 +118,12 @@ void Builder::add_dedicated(int pu, std::int64_t count) {
         add({Resource::cpu(), places, /*whole=*/true, 1});
 }
 
-void Builder::note_unusable(const IdSet& wanted) {
-    const IdSet unusable = wanted - host_.pus_of(host_.shared_cpus);
+void Builder::note_unusable() {
+    const IdSet usable = host_.pus_of(host_.shared_cpus) - host_.outside_slice;
+    const IdSet unusable = partly_unusable_ - usable;
     if (!unusable.empty())
-        demand_.notes.push_back(fmt::format("of its PUs {} guests may not use {}", wanted.text(),
+        demand_.notes.push_back(fmt::format("of its PUs {} guests may not use {}",
+                                            partly_unusable_.text(),
                                             unusable_pus(host_, unusable)));
 }
 
@@ -129,16 +135,20 @@ void Builder::note_unknown_metadata() {
                         domain_.unknown_metadata));
 }
 
+std::int64_t Builder::size_of(const MemoryPart& part) const {
+    return part.kind == MemoryPart::Kind::virtio_mem && policy_.memory.virtio_mem_requested
+               ? part.requested
+               : part.size;
+}
+
 /// <currentMemory> is shared out over the parts in proportion to their sizes.
 std::int64_t Builder::counted_size(const MemoryPart& part, bool pageable) const {
-    std::int64_t size = part.size;
-    if (part.kind == MemoryPart::Kind::virtio_mem && policy_.memory.virtio_mem_requested)
-        size = part.requested;
+    const std::int64_t size = size_of(part);
     if (!policy_.memory.count_current || !pageable)
         return size;
     std::int64_t sum = 0;
     for (const MemoryPart& each : domain_.memory)
-        sum += each.size;
+        sum += size_of(each);
     if (sum == 0 || domain_.current_memory >= sum)
         return size;
     return saturate(-multiply_divide(-static_cast<Int128>(size), domain_.current_memory, sum));

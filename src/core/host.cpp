@@ -62,14 +62,23 @@ void reserve_memory(Pool& memory, const ReservePolicy& policy) {
         spread_reserve(memory, unnamed, default_memory_reserve);
 }
 
+/// Nodes that a policy names, unless the host has none of them.
+IdSet or_all(const IdSet& named, const Pool& pool) {
+    return named.empty() ? pool.all() : named;
+}
+
+/// Where there is memory; of the nodes that the policy names, those, and all of them where none
+/// has.
 IdSet unbound_nodes(const Pool& pool, const Policy& policy) {
     IdSet with_memory;
     for (const auto& [id, place] : pool.places)
         if (place.capacity > 0)
             with_memory.insert(id);
-    if (policy.memory.nodes)
-        with_memory &= *policy.memory.nodes;
-    return with_memory.empty() ? pool.all() : with_memory;
+    if (!policy.memory.nodes)
+        return with_memory.empty() ? pool.all() : with_memory;
+    const IdSet named = pool.all() & *policy.memory.nodes;
+    const IdSet with_both = with_memory & named;
+    return with_both.empty() ? or_all(named, pool) : with_both;
 }
 
 Pool memory_pool(const Topology& topology, const Policy& policy) {
@@ -97,11 +106,12 @@ void add_hugepage_pools(Host& host, const Topology& topology, const Policy& poli
                         checked_round_up(wanted->second, pages.page_size).value_or(place.capacity));
         }
     }
+    const IdSet named =
+        policy.memory.nodes.value_or(IdSet{}) & host.pools[Resource::memory()].all();
     for (auto& [resource, pool] : host.pools)
         if (resource.kind == Resource::Kind::hugepages) {
-            pool.unbound = policy.memory.nodes ? pool.all() & *policy.memory.nodes : pool.all();
-            if (pool.unbound.empty())
-                pool.unbound = pool.all();
+            const IdSet listed = pool.all() & named;
+            pool.unbound = listed.empty() ? or_all(named, pool) : listed;
         }
 }
 

@@ -45,6 +45,24 @@ std::vector<IdSet> Occupancy::try_out(std::span<const Load> loads, bool& none_ca
     return parts;
 }
 
+namespace {
+
+/// Whether a short part tells nothing beyond those that are too small even when empty: it overlaps
+/// one, and each load that can lie nowhere else is one of theirs.
+bool is_told(const IdSet& places, std::span<const ShortPart> alone, std::span<const Load> loads) {
+    const auto overlaps = [&](const ShortPart& part) { return part.places.intersects(places); };
+    const auto is_of_alone = [&](const Load& load) {
+        return std::ranges::any_of(
+            alone, [&](const ShortPart& part) { return load.places->is_subset_of(part.places); });
+    };
+    return std::ranges::any_of(alone, overlaps) &&
+           std::ranges::all_of(loads, [&](const Load& load) {
+               return !load.places->is_subset_of(places) || is_of_alone(load);
+           });
+}
+
+} // namespace
+
 std::vector<ShortPart> Occupancy::short_parts(std::span<const Load> loads) {
     if (const Refusal* known = find_refusal(loads))
         return known->parts;
@@ -56,10 +74,7 @@ std::vector<ShortPart> Occupancy::short_parts(std::span<const Load> loads) {
     const std::size_t alone = parts.size();
     bool none_carried = false;
     for (IdSet& places : try_out(loads, none_carried)) {
-        // A part that is too small even when empty needs no second reason.
-        if (std::ranges::any_of(parts, [&](const ShortPart& part) {
-                return part.alone && part.places.intersects(places);
-            }))
+        if (is_told(places, std::span(parts).first(alone), loads))
             continue;
         const PartState state = state_of(places);
         parts.push_back({std::move(places), state});

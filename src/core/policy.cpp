@@ -82,6 +82,11 @@ void check_guest_nodes(const Policy& policy, const Topology& topology, Findings&
         absent.erase(node.id);
     if (!absent.empty())
         findings.add("memory.nodes", fmt::format("the host has no node {}", absent.text()));
+    else if (policy.memory.nodes && std::ranges::none_of(topology.nodes, [&](const Node& node) {
+                 return policy.memory.nodes->contains(node.id) && node.memory > 0;
+             }))
+        findings.add("memory.nodes",
+                     fmt::format("there is no memory on {}", policy.memory.nodes->text()));
 }
 
 /// The named nodes take their part of reserve.memory; the others must have room for the rest.

@@ -108,11 +108,12 @@ Result<std::int64_t> read_videos(Element root) {
     std::int64_t sum = 0;
     bool has_video = false;
     bool has_graphics = false;
+    const std::string_view model = default_model(root); // once: it searches all of the root
     for (const Element devices : root.children("devices")) {
         has_graphics |= static_cast<bool>(devices.child("graphics"));
         for (const Element video : devices.children("video")) {
             has_video = true;
-            const auto bytes = read_video(video, default_model(root));
+            const auto bytes = read_video(video, model);
             if (!bytes)
                 return bytes;
             sum += *bytes; // at most 2^45 each, and stopped above 2^52
@@ -121,7 +122,7 @@ Result<std::int64_t> read_videos(Element root) {
         }
     }
     if (!has_video && has_graphics)
-        return default_vram(default_model(root)) * 1024;
+        return default_vram(model) * 1024;
     return sum;
 }
 

@@ -26,8 +26,17 @@ bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
+bool is_octal(std::string_view word) {
+    return word.size() > 1 && word[0] == '0' && is_digit(word[1]);
+}
+std::unexpected<Error> octal(std::string_view word) {
+    return fail(Errc::invalid, "{} begins with 0, which hwloc takes for octal", quote(word));
+}
+
 /// The value of "memory=", "size=" or "memorysidecachesize=".
 Result<> check_size(std::string_view value) {
+    if (is_octal(value))
+        return octal(value);
     const auto size = parse_size(value);
     if (!size)
         return std::unexpected(size.error());
@@ -39,6 +48,8 @@ Result<> check_size(std::string_view value) {
 /// A count or an index: neither makes sense above the limit of ids.
 Result<int> check_number(std::string_view word) {
     const auto number = parse_unsigned(word);
+    if (is_octal(word))
+        return octal(word);
     if (!number)
         return fail(Errc::invalid, "{} is not a number", quote(word));
     if (*number > std::uint64_t{IdSet::limit})

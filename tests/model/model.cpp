@@ -138,6 +138,7 @@ void Model::add_cpus(const core::Topology& topology, const core::Policy& policy)
     for (const IdSet& core : topology.cores)
         for (const int pu : core.ids())
             cpu_of_pu_[pu] = policy.cpu.count_cores ? core.first() : pu;
+    outside_ = bits_of(topology.online - topology.allowed);
     const Bits reserved = cpus_of(bits_of(policy.reserve.cpus));
     const Bits usable = cpus_of(bits_of(topology.allowed & topology.online)) & ~reserved;
     const auto chosen = [&](const std::optional<IdSet>& own, const std::optional<IdSet>& other) {
@@ -174,10 +175,10 @@ void Model::add_memory(const core::Topology& topology, const core::Policy& polic
             over += ordinary;
         }
     }
-    if (policy.memory.nodes)
-        pool.unbound &= bits_of(*policy.memory.nodes);
-    if (pool.unbound == 0)
-        pool.unbound = nodes_; // none of them has memory: it is all the same where nothing fits
+    Bits wanted = policy.memory.nodes ? bits_of(*policy.memory.nodes) & nodes_ : nodes_;
+    wanted = wanted == 0 ? nodes_ : wanted;
+    // Where none of them has memory it is all the same: nothing fits.
+    pool.unbound = (pool.unbound & wanted) != 0 ? pool.unbound & wanted : wanted;
     to_spread = std::clamp<std::int64_t>(to_spread, 0, over);
     std::int64_t rest = to_spread;
     const auto is_spread = [&](int id) {
@@ -212,11 +213,10 @@ void Model::add_pages(const core::Topology& topology, const core::Policy& policy
                 std::max<std::int64_t>(0, pages.pages - reserved) * pages.page_size;
             pool.unbound |= bit(node.id);
         }
-    if (policy.memory.nodes)
-        for (auto& [resource, pool] : pools_)
-            if (resource.kind == Resource::Kind::hugepages &&
-                (pool.unbound & bits_of(*policy.memory.nodes)) != 0)
-                pool.unbound &= bits_of(*policy.memory.nodes);
+    const Bits named = policy.memory.nodes ? bits_of(*policy.memory.nodes) & nodes_ : 0;
+    for (auto& [resource, pool] : pools_)
+        if (resource.kind == Resource::Kind::hugepages && named != 0)
+            pool.unbound = (pool.unbound & named) != 0 ? pool.unbound & named : named;
 }
 
 void Model::add_vcpus(Demand& demand, const Domain& domain) const {
@@ -228,7 +228,7 @@ void Model::add_vcpus(Demand& demand, const Domain& domain) const {
             continue;
         const bool dedicated =
             policy_.cpu.pinning_exclusive && group.cpus && group.cpus->count() == 1;
-        const Bits cpus = group.cpus ? cpus_of(bits_of(*group.cpus)) : 0;
+        const Bits cpus = group.cpus ? cpus_of(bits_of(*group.cpus) & ~outside_) : 0;
         const Bits places = dedicated    ? cpus & dedicated_
                             : group.cpus ? cpus & shared_
                                          : pools_.at(Resource::cpu()).unbound;
@@ -256,9 +256,14 @@ std::optional<Resource> Model::kind_of(const MemoryPart& part) const {
 void Model::add_parts(Demand& demand, const Domain& domain) const {
     const bool whole_guest =
         domain.locked || domain.preallocated || domain.confidential || domain.vfio_devices > 0;
+    const auto size_of = [&](const MemoryPart& part) { // as the policy counts virtio-mem
+        return part.kind == MemoryPart::Kind::virtio_mem && policy_.memory.virtio_mem_requested
+                   ? part.requested
+                   : part.size;
+    };
     std::int64_t all = 0;
     for (const MemoryPart& part : domain.memory)
-        all += part.size;
+        all += size_of(part);
     Bits of_guest = 0;
     std::int64_t vcpus = 0;
     for (const core::VcpuGroup& group : domain.vcpus)
@@ -272,9 +277,7 @@ void Model::add_parts(Demand& demand, const Domain& domain) const {
         const bool base = *kind == Resource::memory();
         if (base && domain.file_backed && policy_.memory.file_is_storage && !files_are_ram_)
             continue;
-        std::int64_t amount = part.size;
-        if (part.kind == MemoryPart::Kind::virtio_mem && policy_.memory.virtio_mem_requested)
-            amount = part.requested;
+        std::int64_t amount = size_of(part);
         if (policy_.memory.count_current && base && !whole_guest && all > 0)
             amount = ceil_of(amount * std::min(domain.current_memory, all), all);
         if (!base)

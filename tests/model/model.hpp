@@ -99,6 +99,7 @@ class Model {
     Bits nodes_ = 0;
     Bits dedicated_ = 0; ///< CPUs for dedicated vCPUs
     Bits shared_ = 0;    ///< CPUs for the others
+    Bits outside_ = 0;   ///< PUs outside machine.slice
     std::int64_t base_page_ = 1;
     std::optional<std::int64_t> default_pages_;
     bool files_are_ram_ = false;

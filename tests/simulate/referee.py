@@ -159,17 +159,16 @@ class Host:
             more = min(rest, capacity[id] - reserved[id])
             reserved[id] += more
             rest -= more
-        unbound = frozenset(id for id, amount in capacity.items() if amount)
-        if policy.memory_nodes is not None:
-            unbound &= policy.memory_nodes
-        return Pool(capacity, reserved, unbound or self.node_ids, policy.ratios[MEMORY])
+        named = self.node_ids if policy.memory_nodes is None else policy.memory_nodes
+        unbound = frozenset(id for id in named if capacity[id])
+        return Pool(capacity, reserved, unbound or named, policy.ratios[MEMORY])
 
     def pages(self, size):
         capacity = {node.id: size * node.pools[size] for node in self.topology.nodes if size in node.pools}
         reserved = {id: self.policy.reserved_pages.get((id, size), 0) for id in capacity}
         unbound = frozenset(capacity)
         if self.policy.memory_nodes is not None:
-            unbound = unbound & self.policy.memory_nodes or unbound
+            unbound = unbound & self.policy.memory_nodes or self.policy.memory_nodes
         return Pool(capacity, reserved, unbound)
 
     def places_on(self, node, resource):
@@ -232,6 +231,9 @@ class Demand:
         for cpu in dedicated:
             self.amounts[CPU, frozenset({cpu}), True] = 1
 
+    def size_of(self, part):
+        return part.requested if self.policy.requested_virtio_mem else part.size
+
     def add_part(self, guest, part):
         host = self.host
         size = host.default_pages if part.pages == "default" else part.pages
@@ -251,9 +253,10 @@ class Demand:
         elif part.nodes is None:
             places = pool.unbound
         whole = resource != MEMORY or guest.is_whole
-        amount = part.requested if self.policy.requested_virtio_mem else part.size
-        if self.policy.current_memory and not whole:
-            amount = math.ceil(fractions.Fraction(amount * guest.current_memory, guest.memory))
+        amount = self.size_of(part)
+        total = sum(map(self.size_of, guest.parts))
+        if self.policy.current_memory and not whole and total:
+            amount = math.ceil(fractions.Fraction(amount * min(guest.current_memory, total), total))
         if resource == MEMORY:
             self.base_ram += amount
         else:

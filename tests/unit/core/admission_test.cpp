@@ -761,6 +761,14 @@ TEST_CASE("all reasons come at once, by code, resource and node") {
           "free of 7 GiB");
 }
 
+TEST_CASE("a shortage was hidden behind a part that is too small even when empty") {
+    Guard guard(equal_nodes(2, 4, 16 * gib), bare_policy());
+    REQUIRE(start(guard, with_memory("big", {ram(28 * gib)})) == "admitted");
+    CHECK(start(guard, with_memory("cells", {bound_ram(20 * gib, {0}), bound_ram(8 * gib, {1})})) ==
+          "virtguard: refused cells: memory on node 0: needs 20 GiB, more than the 16 GiB that one "
+          "guest can have; memory: needs 28 GiB, 4 GiB free of 32 GiB");
+}
+
 TEST_CASE("one connected shortage is one reason, two are two") {
     Guard guard(equal_nodes(4, 1, 4 * gib), bare_policy());
     CHECK(start(guard, with_memory("a", {bound_ram(7 * gib, {0, 1}), bound_ram(gib, {3})})) ==

@@ -57,6 +57,12 @@ TEST_CASE("the nodes for all of a demand are those where nothing of it is left o
     CHECK(nodes_for_all(fit, 5) == IdSet{});
 }
 
+TEST_CASE("of what is impossible all was said to fit") {
+    Guard guard(equal_nodes(2, 4, 16 * gib), plain_policy());
+    const Domain absent = with_memory("absent", {bound_ram(gib, {7})});
+    CHECK(fit_of(guard, absent, Resource::memory()) == Fit{Resource::memory(), 0, {}});
+}
+
 TEST_CASE("of two cells each gives its share") {
     Guard guard(equal_nodes(2, 4, 16 * gib), plain_policy());
     guard.running(with_memory("there", {bound_ram(10 * gib, {0})}), Instant{});

@@ -204,6 +204,28 @@ TEST_CASE("with cores as CPUs, both threads of a dedicated core are one CPU") {
                 "by cpu.dedicated, cpu.shared or a reserved core)"});
 }
 
+TEST_CASE("with cores as CPUs, a thread outside machine.slice was given with its core") {
+    Topology topology = equal_nodes(1, 4, gib);
+    make_smt(topology);
+    topology.allowed = {0, 2, 3};
+    Policy policy = bare_policy();
+    policy.cpu.count_cores = true;
+    const Demand one = demand_on(topology, policy, with_vcpus("a", {on_pus(1, {1})}));
+    CHECK(texts_of(one) == Lines{"cpu-not-available | cpu: 1 vCPU pinned to PU 1, which guests may "
+                                 "not use: 1 (outside machine.slice)"});
+    const Demand two = demand_on(topology, policy, with_vcpus("a", {on_pus(2, {1, 2})}));
+    CHECK(two.pieces == Pieces{{cpu, {2}, false, 2}});
+    CHECK(two.notes == Lines{"of its PUs 1-2 guests may not use 1 (outside machine.slice)"});
+}
+
+TEST_CASE("a thousand vCPUs with sets of their own are one note") {
+    std::vector<VcpuGroup> groups;
+    for (int pu = 1; pu < 5; ++pu)
+        groups.push_back(on_pus(1, {0, pu}));
+    CHECK(demand_on(mixed_pus(), mixed_policy(), with_vcpus("a", groups)).notes ==
+          Lines{"of its PUs 0-4 guests may not use 0 (reserved)"});
+}
+
 TEST_CASE("vCPUs are counted as the policy says") {
     Policy policy = bare_policy();
     const Domain domain = with_vcpus("a", {{.cpus = std::nullopt, .current = 2, .maximum = 8}});
@@ -340,6 +362,14 @@ TEST_CASE("memory.count, virtio-mem and file choose what of a guest's memory is 
          6 * gib},
         {"an odd share rounds up", [](MemoryPolicy& p) { p.count_current = true; },
          [](Domain& d) { d.current_memory = 1; }, 2},
+        {"current, of which a virtio-mem that requests nothing gets no share",
+         [](MemoryPolicy& p) { p.count_current = p.virtio_mem_requested = true; },
+         [](Domain& d) {
+             d.memory[1].kind = MemoryPart::Kind::virtio_mem;
+             d.memory[1].requested = 0;
+             d.current_memory = 4 * gib;
+         },
+         4 * gib},
         {"virtio-mem requested", [](MemoryPolicy& p) { p.virtio_mem_requested = true; },
          [](Domain& d) {
              d.memory[1].kind = MemoryPart::Kind::virtio_mem;

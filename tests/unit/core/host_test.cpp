@@ -153,7 +153,16 @@ TEST_CASE("unbound memory may be where there is memory, and where memory.nodes s
     policy.memory.nodes = IdSet{2, 3};
     CHECK(make_host(topology, policy).pools.at(memory).unbound == IdSet{2});
     policy.memory.nodes = IdSet{1};
-    CHECK(make_host(topology, policy).pools.at(memory).unbound == IdSet::range(0, 3));
+    CHECK(make_host(topology, policy).pools.at(memory).unbound == IdSet{1});
+}
+
+TEST_CASE("hugepages on nodes that memory.nodes leaves out were given to unbound guests") {
+    Topology topology = equal_nodes(3, 2, 16 * gib);
+    add_pages(topology, 1, page_1g, 4); // not listed on the others, as in a topology file
+    Policy policy = bare_policy();
+    policy.memory.nodes = IdSet{0, 2};
+    CHECK(make_host(topology, policy).pools.at(Resource::hugepages(page_1g)).unbound ==
+          IdSet{0, 2});
 }
 
 TEST_CASE("CPUs are those that guests may use") {

@@ -60,6 +60,16 @@ TEST_CASE("the defaults are possible on any host") {
     CHECK(conflicts(Policy{}, two_nodes()).empty());
 }
 
+TEST_CASE("memory.nodes of which none has memory was ignored") {
+    Topology topology = two_nodes();
+    topology.nodes[1].memory = 0;
+    Policy policy;
+    policy.memory.nodes = IdSet{2};
+    CHECK(conflicts(policy, topology) == Lines{"memory.nodes: there is no memory on 2"});
+    policy.memory.nodes = IdSet{0, 2};
+    CHECK(conflicts(policy, topology).empty());
+}
+
 TEST_CASE("a reserve may take exactly what there is, and PUs that are offline") {
     Policy policy;
     policy.reserve.memory = 124 * gib;

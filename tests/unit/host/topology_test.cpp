@@ -158,6 +158,8 @@ TEST_CASE("what is no usable description is refused, also where hwloc would take
          "\"4Gi\" or \"4GB\", below 8 EiB"},
         {"numa:2(memory=0) pu:1", ": a size of 0 is not possible: hwloc would take its default"},
         {"numa:2(memory=-1) pu:1", ": no number is negative"},
+        {"pu:010", ": \"010\" begins with 0, which hwloc takes for octal"},
+        {"numa:1(memory=010GiB) pu:2", ": \"010GiB\" begins with 0, which hwloc takes for octal"},
         {"pu:0x10", ": \"0x10\" is not a number"},
         // hwloc takes minutes for these, or all the memory there is
         {"pu:16384", ": more than 4096 PUs"},
