@@ -168,7 +168,9 @@ class Sequences(SequenceCase):
         self.assert_gone()
 
     def test_crash(self):
-        self.start(disk=host.boot_disk(lab.PANIC), devices="<panic model='isa'/>", more="<on_crash>destroy</on_crash>")
+        self.start("guest", "--paused", disk=host.boot_disk(lab.PANIC), devices="<panic model='isa'/>",
+                   more="<on_crash>destroy</on_crash>")
+        self.virsh("resume", "guest")
         lab.wait_until(lambda: host.running() == set(), "it has crashed", 60)
         self.assertEqual(host.virsh("domstate", "guest", "--reason").out, "shut off (crashed)")
         self.assert_hooks(*ENDED)
