@@ -319,6 +319,8 @@ void Service::look(virt::Look seen) {
     guard_.reconcile(look);
     save();
     note_over_capacity();
+    if (status_files_)
+        status_files_->renew(); // their folder may have come with this libvirtd
     // Awake already, so that libvirt's looks and those at the machine are one wake-up a minute.
     if (machine_ && (has_new || loop::now() - machine_seen_ > options_.machine_interval / 2))
         look_at_machine();
@@ -330,7 +332,6 @@ void Service::look_at_machine() {
     refresh_hugepages();
     note_over_capacity();
     topology_->look();
-    status_files_->renew();
     residency_->look_at_all();
     machine_->arm_after(options_.machine_interval);
 }
