@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "wire/exchange.hpp"
+#include "json/document.hpp"
 
 namespace virtguard::ctl {
 
@@ -13,6 +14,16 @@ namespace {
 std::string_view what_to_do() {
     return ::geteuid() == 0 ? "is it running? see systemctl status virtguardd"
                             : "it answers only root; try again with sudo";
+}
+
+template <class T>
+Result<Said<T>> read(Result<std::string> document, Result<T> (*parse)(std::string_view)) {
+    if (!document)
+        return std::unexpected(std::move(document.error()));
+    auto content = parse(*document);
+    if (!content)
+        return std::unexpected(std::move(content.error()));
+    return Said<T>{*std::move(document), *std::move(content)};
 }
 
 } // namespace
@@ -27,6 +38,14 @@ Result<std::string> ask_daemon(const std::string& socket, wire::Operation operat
     if (reply->verdict != wire::Verdict::done)
         return fail(Errc::invalid, "{}", reply->body);
     return std::move(reply->body);
+}
+
+Result<Said<core::Status>> ask_status(const std::string& socket) {
+    return read(ask_daemon(socket, wire::Operation::status), json::parse_status);
+}
+
+Result<Said<core::Outcome>> ask_check(const std::string& socket, std::string_view xml) {
+    return read(ask_daemon(socket, wire::Operation::check, xml), json::parse_outcome);
 }
 
 } // namespace virtguard::ctl

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "core/report.hpp"
 #include "wire/protocol.hpp"
 
 namespace virtguard::ctl {
@@ -21,6 +22,17 @@ inline constexpr std::chrono::seconds patience{10};
 /// has no answer.
 [[nodiscard]] Result<std::string> ask_daemon(const std::string& socket, wire::Operation operation,
                                              std::string_view body = {});
+
+/// What virtguardd says, as it wrote it, which may be more than we know of, and as we read it.
+template <class T>
+struct Said {
+    std::string document;
+    T content;
+};
+/// Errors as of ask_daemon(), and Errc::invalid where the document is none of ours.
+[[nodiscard]] Result<Said<core::Status>> ask_status(const std::string& socket);
+[[nodiscard]] Result<Said<core::Outcome>> ask_check(const std::string& socket,
+                                                    std::string_view xml);
 
 /// What the question, which may take for ever, answers within our patience, or Errc::unavailable.
 /// Then it goes on in a thread of its own, and the process is to end soon.

@@ -17,25 +17,21 @@ namespace virtguard::ctl {
 
 namespace {
 
-Result<core::Status> ask_status(const DoctorOptions& options) {
-    const auto document = ask_daemon(options.socket, wire::Operation::status);
-    return document ? json::parse_status(*document) : std::unexpected(document.error());
-}
-
 void add(std::vector<Finding>& findings, std::vector<Finding> more) {
     std::ranges::move(more, std::back_inserter(findings));
 }
 
-std::vector<Finding> check_daemon(const Result<core::Status>& status) {
-    if (!status)
+std::vector<Finding> check_daemon(const Result<Said<core::Status>>& said) {
+    if (!said)
         return {{.subject = "virtguardd",
                  .ok = false,
-                 .text = status.error().what,
+                 .text = said.error().what,
                  .remedy = "as root: systemctl start virtguardd; journalctl -u virtguardd"}};
+    const core::Status& status = said->content;
     std::vector<Finding> findings{
         {.subject = "virtguardd",
-         .text = fmt::format("{} answers, {}", status->version, status->state)}};
-    for (const std::string& problem : status->problems)
+         .text = fmt::format("{} answers, {}", status.version, status.state)}};
+    for (const std::string& problem : status.problems)
         findings.push_back({.subject = "virtguardd",
                             .ok = false,
                             .text = problem,
@@ -43,11 +39,11 @@ std::vector<Finding> check_daemon(const Result<core::Status>& status) {
     // A choice, and no problem: but who thinks that the host is guarded should know.
     findings.push_back(
         {.subject = "mode",
-         .text = status->mode == core::Mode::enforce
+         .text = status.mode == core::Mode::enforce
                      ? "enforce"
                      : fmt::format("{}: no start is refused ({} would have been)",
-                                   core::mode_name(status->mode), status->would_refuse)});
-    for (const core::Resource& resource : status->report.over_capacity)
+                                   core::mode_name(status.mode), status.would_refuse)});
+    for (const core::Resource& resource : status.report.over_capacity)
         findings.push_back({.subject = resource.name(),
                             .ok = false,
                             .text = "guests hold more than there is",
@@ -83,8 +79,8 @@ std::string finding_text(const Finding& finding, const Screen& screen) {
 } // namespace
 
 int doctor(const DoctorOptions& options) {
-    const auto status = ask_status(options);
-    const bool any_decided = status && status->admitted + status->refused > 0;
+    const auto status = ask_status(options.socket);
+    const bool any_decided = status && status->content.admitted + status->content.refused > 0;
     std::vector<Finding> findings = check_hook(options.root);
     findings.push_back(check_hook_is_seen(options.root, any_decided));
     add(findings, check_daemon(status));

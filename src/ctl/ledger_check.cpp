@@ -122,17 +122,6 @@ class Comparison {
 
 // ------------------------------------------------------------------ asking
 
-/// What the domain asks for, as virtguardd counts.
-Result<core::Quantities> ask_demand(const LedgerCheckOptions& options, const std::string& xml) {
-    const auto document = ask_daemon(options.socket, wire::Operation::check, xml);
-    if (!document)
-        return std::unexpected(document.error());
-    auto outcome = json::parse_outcome(*document);
-    if (!outcome)
-        return std::unexpected(outcome.error());
-    return std::move(outcome->demand);
-}
-
 Result<std::map<std::int64_t, std::int64_t>> read_hugepages_in_use(const std::string& root) {
     const auto pages = host::read_hugepages(root);
     if (!pages)
@@ -145,22 +134,19 @@ Result<std::map<std::int64_t, std::int64_t>> read_hugepages_in_use(const std::st
 
 Result<LedgerViews> look(const LedgerCheckOptions& options) {
     LedgerViews views;
-    const auto document = ask_daemon(options.socket, wire::Operation::status);
-    if (!document)
-        return std::unexpected(document.error());
-    auto status = json::parse_status(*document);
+    auto status = ask_status(options.socket);
     if (!status)
         return std::unexpected(status.error());
-    views.ledger = *std::move(status);
+    views.ledger = std::move(status->content);
     const auto domains =
         ask_libvirt([uri = options.libvirt_uri] { return virt::live_domains(uri); });
     if (!domains)
         return std::unexpected(domains.error());
     for (const virt::DomainXml& domain : *domains) {
-        auto demand = ask_demand(options, domain.xml);
-        if (!demand)
-            return context(demand.error(), printable(domain.name));
-        views.libvirt[domain.uuid] = {domain.name, *std::move(demand)};
+        auto outcome = ask_check(options.socket, domain.xml);
+        if (!outcome)
+            return context(outcome.error(), printable(domain.name));
+        views.libvirt[domain.uuid] = {domain.name, std::move(outcome->content.demand)};
     }
     auto processes = host::read_qemus(options.root);
     auto hugepages = read_hugepages_in_use(options.root);

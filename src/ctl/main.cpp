@@ -75,16 +75,14 @@ struct View {
 };
 
 int show_status(const Options& options, const View& view) {
-    const auto document = ask_daemon(options.socket, wire::Operation::status);
-    if (!document)
-        return failure(document.error());
-    const auto status = json::parse_status(*document);
+    const auto status = ask_status(options.socket);
     if (!status)
         return failure(status.error());
     if (!options.json)
-        print(view.text(*status, standard_output(options.colour)));
+        print(view.text(status->content, standard_output(options.colour)));
     else // all of it is the daemon's own document, which may be newer than we are
-        print((view.document == nullptr ? *document : view.document(*status)) + "\n");
+        print((view.document == nullptr ? status->document : view.document(status->content)) +
+              "\n");
     return exit_ok;
 }
 
@@ -96,10 +94,7 @@ Command add_view(CLI::App& app, Options& options, const std::string& name,
 }
 
 int export_status(const Options& options) {
-    const auto document = ask_daemon(options.socket, wire::Operation::status);
-    if (!document)
-        return failure(document.error());
-    const auto status = json::parse_status(*document);
+    const auto status = ask_status(options.socket);
     if (!status)
         return failure(status.error());
     std::string name = options.name;
@@ -108,7 +103,7 @@ int export_status(const Options& options) {
         if (::gethostname(host.data(), host.size() - 1) == 0)
             name = host.data();
     }
-    print(json::export_document(options.format, status->report, name) + "\n");
+    print(json::export_document(options.format, status->content.report, name) + "\n");
     return exit_ok;
 }
 
@@ -148,15 +143,12 @@ Command add_metrics(CLI::App& app, Options& options) {
 }
 
 int check_xml(const Options& options, const std::string& xml) {
-    const auto document = ask_daemon(options.socket, wire::Operation::check, xml);
-    if (!document)
-        return failure(document.error());
-    const auto outcome = json::parse_outcome(*document);
+    const auto outcome = ask_check(options.socket, xml);
     if (!outcome)
         return failure(outcome.error());
-    print(options.json ? *document + "\n"
-                       : outcome_text(*outcome, standard_output(options.colour)));
-    return outcome->admitted ? exit_ok : exit_refused;
+    print(options.json ? outcome->document + "\n"
+                       : outcome_text(outcome->content, standard_output(options.colour)));
+    return outcome->content.admitted ? exit_ok : exit_refused;
 }
 
 int check(const Options& options) {
