@@ -62,23 +62,22 @@ void reserve_memory(Pool& memory, const ReservePolicy& policy) {
         spread_reserve(memory, unnamed, default_memory_reserve);
 }
 
-/// Nodes that a policy names, unless the host has none of them.
-IdSet or_all(const IdSet& named, const Pool& pool) {
-    return named.empty() ? pool.all() : named;
+/// Where a demand may lie that names no node: the able ones of the nodes that the policy names (of
+/// all, where the host has none of those); where none is able, all of them, and nothing fits.
+IdSet unbound_nodes(const IdSet& able, const IdSet& nodes, const Policy& policy) {
+    IdSet named = nodes & policy.memory.nodes.value_or(nodes);
+    if (named.empty())
+        named = nodes;
+    const IdSet both = able & named;
+    return both.empty() ? named : both;
 }
 
-/// Where there is memory; of the nodes that the policy names, those, and all of them where none
-/// has.
-IdSet unbound_nodes(const Pool& pool, const Policy& policy) {
-    IdSet with_memory;
-    for (const auto& [id, place] : pool.places)
+IdSet nodes_with_memory(const Pool& memory) {
+    IdSet nodes;
+    for (const auto& [id, place] : memory.places)
         if (place.capacity > 0)
-            with_memory.insert(id);
-    if (!policy.memory.nodes)
-        return with_memory.empty() ? pool.all() : with_memory;
-    const IdSet named = pool.all() & *policy.memory.nodes;
-    const IdSet with_both = with_memory & named;
-    return with_both.empty() ? or_all(named, pool) : with_both;
+            nodes.insert(id);
+    return nodes;
 }
 
 Pool memory_pool(const Topology& topology, const Policy& policy) {
@@ -87,7 +86,7 @@ Pool memory_pool(const Topology& topology, const Policy& policy) {
     for (const Node& node : topology.nodes)
         pool.places[node.id].capacity = ordinary_memory(node);
     reserve_memory(pool, policy.reserve);
-    pool.unbound = unbound_nodes(pool, policy);
+    pool.unbound = unbound_nodes(nodes_with_memory(pool), pool.all(), policy);
     return pool;
 }
 
@@ -106,13 +105,10 @@ void add_hugepage_pools(Host& host, const Topology& topology, const Policy& poli
                         checked_round_up(wanted->second, pages.page_size).value_or(place.capacity));
         }
     }
-    const IdSet named =
-        policy.memory.nodes.value_or(IdSet{}) & host.pools[Resource::memory()].all();
+    const IdSet nodes = host.pools[Resource::memory()].all();
     for (auto& [resource, pool] : host.pools)
-        if (resource.kind == Resource::Kind::hugepages) {
-            const IdSet listed = pool.all() & named;
-            pool.unbound = listed.empty() ? or_all(named, pool) : listed;
-        }
+        if (resource.kind == Resource::Kind::hugepages)
+            pool.unbound = unbound_nodes(pool.all(), nodes, policy);
 }
 
 /// One group of PUs per CPU.
