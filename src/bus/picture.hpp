@@ -3,7 +3,6 @@
 // What the objects on the bus show.
 
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,7 +23,6 @@ struct Picture {
     core::Status status; ///< but for its guests and nodes, which are objects of their own
     std::vector<std::string> schedulers; ///< globs of those that the host serves
     std::vector<std::string> policy_files;
-    std::optional<WallTime> looked;                ///< when libvirt last told all that runs
     std::map<std::string, core::NodeReport> nodes; ///< by object path, as the next
     std::map<std::string, DomainPicture> domains;
 };

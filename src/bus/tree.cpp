@@ -87,7 +87,7 @@ Properties<Picture> manager_properties() {
          property<P, [](const P& p) { return p.status.admitted; }>("DecisionsAdmitted"),
          property<P, [](const P& p) { return p.status.refused; }>("DecisionsRefused"),
          property<P, [](const P& p) { return p.status.would_refuse; }>("DecisionsWouldRefuse"),
-         property<P, [](const P& p) { return p.looked; }>("SnapshotTimestamp"),
+         property<P, [](const P& p) { return p.status.snapshot; }>("SnapshotTimestamp"),
          property<P, [](const P& p) { return p.policy_files; }>("PolicyFiles")});
     return all;
 }
@@ -290,7 +290,6 @@ void tell_host(sd_bus* bus, Picture& told, const Picture& now, Budget& budget) {
     told.status = now.status;
     told.schedulers = now.schedulers;
     told.policy_files = now.policy_files;
-    told.looked = now.looked;
 }
 
 } // namespace

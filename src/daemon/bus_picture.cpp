@@ -54,8 +54,6 @@ bus::Picture bus_picture(const Service& service, Calendar& calendar) {
     bus::Picture picture{.status = service.status(),
                          .schedulers = accepted_schedulers(guard.policy().scheduler),
                          .policy_files = policy_files(guard.policy())};
-    if (const auto looked = service.libvirt().last_look())
-        picture.looked = calendar.time_of(*looked);
     for (core::NodeReport& node : std::exchange(picture.status.report.nodes, {}))
         picture.nodes.emplace(bus::node_path(node.id), std::move(node));
     // libvirt gives each domain a UUID. Only who talks to the hook's socket by hand leaves it out.

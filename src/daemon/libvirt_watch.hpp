@@ -40,8 +40,6 @@ class LibvirtWatch {
 
     /// It has told once what runs.
     [[nodiscard]] bool has_told() const { return last_look_.has_value(); }
-    /// The beginning of its last word on all that runs.
-    [[nodiscard]] std::optional<Instant> last_look() const { return last_look_; }
     /// A line each.
     [[nodiscard]] std::vector<std::string> problems(Instant now) const;
 

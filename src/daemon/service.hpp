@@ -92,7 +92,6 @@ class Service {
     void set_on_change(std::function<void()> changed) { on_change_ = std::move(changed); }
 
     [[nodiscard]] const core::Guard& guard() const { return guard_; }
-    [[nodiscard]] const LibvirtWatch& libvirt() const { return *libvirt_; }
     [[nodiscard]] core::Status status() const;
     [[nodiscard]] const core::History& history() const { return history_; }
     /// One line for systemd.
