@@ -148,8 +148,11 @@ void Service::handle(const wire::Request& request, Reply reply) {
 
 void Service::prepare(const wire::Request& request, Reply reply) {
     auto domain = domxml::parse_domain(request.body);
-    if (domain)
-        return decide({*std::move(domain), request.header, std::move(reply)});
+    if (domain) {
+        refresh_hugepages(); // ordinary memory is what they leave
+        decide({*std::move(domain), request.header, std::move(reply)});
+        return arm_timer();
+    }
     if (domain.error().code == Errc::invalid)
         return answer(domxml::parse_identity(request.body),
                       {.decision = core::refuse_invalid(domain.error(), guard_.policy())},
@@ -170,7 +173,6 @@ void Service::decide(Parked start) {
         save();
         return start.reply({});
     }
-    refresh_hugepages(); // ordinary memory is what they leave
     guard_.expire(loop::now());
     const bool may_wait = loop::now() < end_of_wait(start.header);
     const auto given =
@@ -179,7 +181,6 @@ void Service::decide(Parked start) {
         answer(start.domain, *given, when, start.reply);
     else
         parked_.push_back(std::move(start));
-    arm_timer();
 }
 
 void Service::answer(const core::Domain& domain, const core::Answer& answer, Instant exec,
@@ -195,6 +196,7 @@ void Service::answer(const core::Domain& domain, const core::Answer& answer, Ins
 /// No place is kept any more, or one less, or some start cannot wait longer: decide those that wait
 /// anew.
 void Service::end_returns() {
+    refresh_hugepages();
     guard_.expire(loop::now());
     std::list<Parked> waiting;
     waiting.swap(parked_);
