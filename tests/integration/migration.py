@@ -12,8 +12,6 @@ import peer
 
 ROOM_MIB = 112  # one guest, and not another one
 GUEST_MIB = 64
-STARTED = ["prepare pending", "start pending", "started running"]
-ENDED = ["stopped running", "release returning"]
 POLICY = """
 [hook]
 unavailable = "deny"
@@ -87,7 +85,7 @@ class Migration(unittest.TestCase):
         result = migrate("--live")
         self.assertEqual(result.status, 0, result)
         self.assert_run(set(), {"guest"})
-        self.assert_hooks(ENDED, ["migrate -"] + STARTED)
+        self.assert_hooks(lab.ENDED, ["migrate -"] + lab.STARTED)
 
     def test_offline(self):
         self.assertEqual(host.virsh("destroy", "guest").status, 0)
@@ -121,20 +119,20 @@ class Migration(unittest.TestCase):
             self.assertEqual(host.virsh("domjobabort", "guest").status, 0)
         self.assert_run({"guest"}, set())
         self.assertEqual(host.hooks_seen(), {})
-        self.assertEqual(other.hooks_seen()["guest"], ["migrate -"] + STARTED + ENDED)
+        self.assertEqual(other.hooks_seen()["guest"], ["migrate -"] + lab.STARTED + lab.ENDED)
         self.assertEqual(other.virsh("start", "rival", "--paused").status, 0)
 
     def test_qemu_is_killed_over_there(self):
         with self.half_way():
             os.kill(other.qemu_pid("guest"), signal.SIGKILL)
         self.assert_run({"guest"}, set())
-        self.assert_hooks([], ["migrate -"] + STARTED + ENDED)
+        self.assert_hooks([], ["migrate -"] + lab.STARTED + lab.ENDED)
 
     def test_qemu_is_killed_here(self):
         with self.half_way():
             os.kill(host.qemu_pid("guest"), signal.SIGKILL)
         self.assert_run(set(), set())
-        self.assert_hooks(ENDED, ["migrate -"] + STARTED + ENDED)
+        self.assert_hooks(lab.ENDED, ["migrate -"] + lab.STARTED + lab.ENDED)
 
     def test_libvirtd_is_killed_over_there(self):
         with self.half_way():
@@ -142,7 +140,7 @@ class Migration(unittest.TestCase):
             host.virsh("migrate-setspeed", "guest", "1000")  # what is noticed is that nobody takes it over
         other.start_libvirtd()
         self.assert_run({"guest"}, set())
-        self.assert_hooks([], ["migrate -"] + STARTED + ENDED)
+        self.assert_hooks([], ["migrate -"] + lab.STARTED + lab.ENDED)
 
     def test_virtguardd_is_killed_on_both_hosts(self):
         with self.half_way():
@@ -152,7 +150,7 @@ class Migration(unittest.TestCase):
             self.assertEqual((host.ledger(), other.ledger()), ({"guest": "running"},) * 2)
             self.assertEqual(host.virsh("domjobabort", "guest").status, 0)
         self.assert_run({"guest"}, set())
-        self.assert_hooks([], ["migrate -"] + STARTED + ENDED)
+        self.assert_hooks([], ["migrate -"] + lab.STARTED + lab.ENDED)
 
 
 if __name__ == "__main__":

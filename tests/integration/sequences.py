@@ -10,8 +10,6 @@ import unittest
 import lab
 
 ROOM_MIB = 80  # two guests, and half a place
-STARTED = ["prepare pending", "start pending", "started running"]
-ENDED = ["stopped running", "release returning"]
 POLICY = """
 [hook]
 unavailable = "deny"
@@ -55,7 +53,7 @@ class SequenceCase(unittest.TestCase):
     def start(self, name="guest", *options, **asked):
         self.define(name, **asked)
         self.virsh("start", name, *options)
-        self.assertEqual(host.hooks_seen(), {name: STARTED})
+        self.assertEqual(host.hooks_seen(), {name: lab.STARTED})
 
     def assert_hooks(self, *steps, name="guest"):
         self.assertEqual(host.hooks_seen(), {name: list(steps)})
@@ -77,17 +75,17 @@ class Sequences(SequenceCase):
         self.start("guest", "--paused")
         self.assert_runs()
         self.virsh("destroy", "guest")
-        self.assert_hooks(*ENDED)
+        self.assert_hooks(*lab.ENDED)
         self.assert_gone()
 
     def test_create(self):
         path = pathlib.Path("/run/guest.xml")
         path.write_text(lab.domain_xml("guest", memory_mib=32))
         self.virsh("create", path, "--paused")
-        self.assert_hooks(*STARTED)
+        self.assert_hooks(*lab.STARTED)
         self.assert_runs()
         self.virsh("destroy", "guest")
-        self.assert_hooks(*ENDED)
+        self.assert_hooks(*lab.ENDED)
         self.assert_gone()
 
     def test_a_start_that_is_refused(self):
@@ -101,8 +99,8 @@ class Sequences(SequenceCase):
         self.define()
         for order in (40, 60):
             for operation, steps in (("prepare", ["prepare pending", "stopped pending", "release -"]),
-                                     ("start", STARTED[:2] + ["stopped pending", "release -"]),
-                                     ("started", STARTED + ENDED)):
+                                     ("start", lab.STARTED[:2] + ["stopped pending", "release -"]),
+                                     ("started", lab.STARTED + lab.ENDED)):
                 with self.subTest(operation, order=order):
                     host.write_hook(f"{order}-test", f'[ $2 != {operation} ]')
                     self.assertEqual(host.virsh("start", "guest", "--paused").status, 1)
@@ -111,8 +109,8 @@ class Sequences(SequenceCase):
                     (lab.HOOKS / f"{order}-test").unlink()
 
     def test_a_start_that_fails(self):
-        for name, asked, steps in (("without-its-disk", {"disk": "/nowhere.img"}, STARTED[:1]),
-                                   ("with-a-bad-option", {"arguments": ["-no-such-option"]}, STARTED[:2])):
+        for name, asked, steps in (("without-its-disk", {"disk": "/nowhere.img"}, lab.STARTED[:1]),
+                                   ("with-a-bad-option", {"arguments": ["-no-such-option"]}, lab.STARTED[:2])):
             with self.subTest(name):
                 self.define(name, **asked)
                 self.assertEqual(host.virsh("start", name).status, 1)
@@ -122,25 +120,25 @@ class Sequences(SequenceCase):
     def test_managed_save_and_start(self):
         self.start("guest", "--paused")
         self.virsh("managedsave", "guest")
-        self.assert_hooks(*ENDED)
+        self.assert_hooks(*lab.ENDED)
         self.assert_gone()
         self.virsh("start", "guest")
-        self.assert_hooks("restore -", *STARTED)
+        self.assert_hooks("restore -", *lab.STARTED)
         self.assert_runs()
 
     def test_save_and_restore(self):
         self.start("guest", "--paused")
         self.virsh("save", "guest", "/run/guest.save")
-        self.assert_hooks(*ENDED)
+        self.assert_hooks(*lab.ENDED)
         self.assert_gone()
         self.virsh("restore", "/run/guest.save")
-        self.assert_hooks("restore -", *STARTED)
+        self.assert_hooks("restore -", *lab.STARTED)
         self.assert_runs()
 
     def test_a_restore_that_is_refused_can_be_had_when_there_is_room(self):
         self.start("guest", "--paused")
         self.virsh("save", "guest", "/run/guest.save")
-        self.assert_hooks(*ENDED)
+        self.assert_hooks(*lab.ENDED)
         self.assert_gone()
         self.start("large", "--paused")
         self.set_room(48)
@@ -164,7 +162,7 @@ class Sequences(SequenceCase):
         self.assert_runs()
         self.virsh("shutdown", "guest")
         lab.wait_until(lambda: host.running() == set(), "it has shut down", 60)
-        self.assert_hooks(*ENDED)
+        self.assert_hooks(*lab.ENDED)
         self.assert_gone()
 
     def test_crash(self):
@@ -173,14 +171,14 @@ class Sequences(SequenceCase):
         self.virsh("resume", "guest")
         lab.wait_until(lambda: host.running() == set(), "it has crashed", 60)
         self.assertEqual(host.virsh("domstate", "guest", "--reason").out, "shut off (crashed)")
-        self.assert_hooks(*ENDED)
+        self.assert_hooks(*lab.ENDED)
         self.assert_gone()
 
     def test_qemu_is_killed(self):
         self.start("guest", "--paused")
         os.kill(host.qemu_pid("guest"), signal.SIGKILL)
         lab.wait_until(lambda: host.running() == set(), "libvirt has seen it end")
-        self.assert_hooks(*ENDED)
+        self.assert_hooks(*lab.ENDED)
         self.assert_gone()
 
     def test_autostart(self):
@@ -199,7 +197,7 @@ exit 0
         (lab.STATUS / "autostarted").unlink()
         host.start_libvirtd()
         refused = (set(names) - host.running()).pop()
-        self.assertEqual(host.hooks_seen(), {name: STARTED for name in names if name != refused}
+        self.assertEqual(host.hooks_seen(), {name: lab.STARTED for name in names if name != refused}
                          | {refused: ["prepare -", "stopped -", "release -"]})
         self.assertEqual(host.running(), set(names) - {refused})
         self.assertEqual(host.ledger(), dict.fromkeys(host.running(), "running"))
@@ -210,7 +208,7 @@ exit 0
 
 class Reverts(SequenceCase):
     """A revert to a snapshot stops a running guest and starts it again: refusing that would turn it off."""
-    revert = ENDED + STARTED
+    revert = lab.ENDED + lab.STARTED
 
     def setUp(self):
         super().setUp()
@@ -231,10 +229,10 @@ class Reverts(SequenceCase):
 
     def test_shut_off(self):
         self.virsh("destroy", "guest")
-        self.assert_hooks(*ENDED)
+        self.assert_hooks(*lab.ENDED)
         self.assert_gone()
         self.virsh("snapshot-revert", "guest", "before")
-        self.assert_hooks(*STARTED)
+        self.assert_hooks(*lab.STARTED)
         self.assert_runs()
 
     def test_while_there_is_less_than_it_holds(self):
@@ -261,7 +259,7 @@ class Reverts(SequenceCase):
                     lab.wait_until(passed.exists, "libvirt is that far")
                     host.start_daemon()
                     reverted.result()
-                self.assert_hooks("stopped running", "release " + ("returning" if told else "running"), *STARTED)
+                self.assert_hooks("stopped running", "release " + ("returning" if told else "running"), *lab.STARTED)
                 self.assert_runs()
                 (lab.HOOKS / f"{order}-test").unlink()
 

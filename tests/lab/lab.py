@@ -77,6 +77,10 @@ done
 echo "$1 $2 $states" >>{RECORDED}
 """
 
+# What a guest's start and end are in there, where virtguard keeps its place for a while.
+STARTED = ["prepare pending", "start pending", "started running"]
+ENDED = ["stopped running", "release returning"]
+
 # A guest that switches itself off at once: PIIX4's PM1a control register, SLP_EN with the S5 type.
 #   mov dx, 0x604; mov ax, 0x2000; out dx, ax; hlt
 POWER_OFF = "ba0406b80020eff4"
