@@ -130,6 +130,15 @@ struct Policy {
     friend bool operator==(const Policy&, const Policy&) = default;
 };
 
+/// A key of a policy as people see it.
+struct Setting {
+    std::string key;    ///< "memory.count"
+    std::string value;  ///< as TOML has it: "\"maximum\""
+    std::string origin; ///< "default", or the file and line that set it
+
+    friend bool operator==(const Setting&, const Setting&) = default;
+};
+
 /// Of what is wrong with a policy so much is told, and the rest counted ("and 7 more"): what reads
 /// it is a person. A file may be wrong in each of its sixty thousand lines.
 inline constexpr std::size_t max_told_errors = 50;

@@ -283,6 +283,13 @@ Result<std::string> read_part(std::string_view placeholder, std::string_view tex
     return found->read(text, names);
 }
 
+std::string written(std::string_view part) {
+    constexpr std::string_view bare =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+    const bool is_bare = !part.empty() && part.find_first_not_of(bare) == std::string_view::npos;
+    return is_bare ? std::string(part) : quoted(part);
+}
+
 bool enter_table(std::string_view path, core::Policy& policy, const Names& names) {
     const auto* found = std::ranges::find(tables_that_say_something, path, &Table::path);
     return found != std::end(tables_that_say_something) && found->enter(policy, names);

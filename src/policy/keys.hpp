@@ -41,6 +41,9 @@ struct Key {
 [[nodiscard]] Result<std::string> read_part(std::string_view placeholder, std::string_view text,
                                             Names& names);
 
+/// A part as it would be written in a path: between quotation marks where it has to be.
+[[nodiscard]] std::string written(std::string_view part);
+
 /// Does what the mere presence of a table says, also of an empty one; whether that changed the
 /// policy.
 bool enter_table(std::string_view path, core::Policy& policy, const Names& names);

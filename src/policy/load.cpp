@@ -38,14 +38,6 @@ struct Problem {
     std::string text;
 };
 
-/// A key as it would be written in a path.
-std::string written(std::string_view part) {
-    constexpr std::string_view bare =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
-    const bool is_bare = !part.empty() && part.find_first_not_of(bare) == std::string_view::npos;
-    return is_bare ? std::string(part) : fmt::format("\"{}\"", part);
-}
-
 std::string joined(std::string_view table, std::string_view part) {
     return table.empty() ? std::string(part) : fmt::format("{}.{}", table, part);
 }

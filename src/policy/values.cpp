@@ -127,4 +127,11 @@ Result<std::string> read_folder(const Value& value) {
     return *text;
 }
 
+std::string quoted(std::string_view text) {
+    std::string result = "\"";
+    for (const char c : text)
+        result += c == '"' || c == '\\' ? std::string{'\\', c} : std::string{c};
+    return result + "\"";
+}
+
 } // namespace virtguard::policy

@@ -51,6 +51,8 @@ using Value = std::variant<bool, std::int64_t, double, std::string, Unfit>;
 
 /// A folder: absolute, below PATH_MAX bytes, without control characters.
 [[nodiscard]] Result<std::string> read_folder(const Value& value);
+/// A string as TOML has it, of text without control characters.
+[[nodiscard]] std::string quoted(std::string_view text);
 
 /// One word of a choice and what it means.
 template <class T>

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "policy/settings.hpp"
+
+#include <string_view>
+#include <utility>
+
+#include "base/text.hpp"
+#include "policy/keys.hpp"
+#include "policy/values.hpp"
+
+namespace virtguard::policy {
+
+namespace {
+
+std::string word(bool value, std::string_view yes, std::string_view no) {
+    return quoted(value ? yes : no);
+}
+std::string truth(bool value) {
+    return value ? "true" : "false";
+}
+std::string size(std::int64_t bytes) {
+    return quoted(format_iec(bytes));
+}
+std::string duration(std::chrono::milliseconds span) {
+    return quoted(format_duration(span));
+}
+
+class Settings {
+  public:
+    explicit Settings(const core::Policy& policy) : policy_(policy) {}
+
+    std::vector<core::Setting> list() && {
+        add("mode", quoted(core::mode_name(policy_.mode)));
+        for (const auto& [resource, ratio] : policy_.overcommit)
+            add(fmt::format("overcommit.{}", resource.name()), ratio.text());
+        for (const auto& [resource, mode] : policy_.resource_mode)
+            add(fmt::format("resource-mode.{}", resource.name()), quoted(core::mode_name(mode)));
+        add_memory();
+        add_cpu();
+        add("hook.timeout", duration(policy_.hook.timeout));
+        add("hook.unavailable", word(policy_.hook.unavailable_denies, "deny", "allow"));
+        add("claim.lease", duration(policy_.claim.lease));
+        add("claim.return", duration(policy_.claim.return_hold));
+        add_reserve();
+        add_scheduler();
+        if (!policy_.metrics.textfile_folder.empty())
+            add("metrics.textfile-folder", quoted(policy_.metrics.textfile_folder));
+        return std::move(list_);
+    }
+
+  private:
+    void add(std::string key, std::string value) {
+        // A value may come from its table, which says so by being there.
+        auto origin = policy_.origins.find(key);
+        if (origin == policy_.origins.end())
+            origin = policy_.origins.find(key.substr(0, key.rfind('.')));
+        list_.push_back({std::move(key), std::move(value),
+                         origin == policy_.origins.end() ? "default" : origin->second});
+    }
+
+    void add_memory() {
+        const core::MemoryPolicy& memory = policy_.memory;
+        add("memory.count", word(memory.count_current, "current", "maximum"));
+        add("memory.virtio-mem", word(memory.virtio_mem_requested, "requested", "size"));
+        add("memory.file", word(memory.file_is_storage, "storage", "memory"));
+        add("memory.foreign", word(memory.charge_foreign, "charge", "show"));
+        if (memory.nodes)
+            add("memory.nodes", quoted(memory.nodes->text()));
+        if (!memory.overhead)
+            return add("memory.overhead", quoted("none"));
+        const core::Overhead& overhead = *memory.overhead;
+        add("memory.overhead.base", size(overhead.base));
+        add("memory.overhead.per-vcpu", size(overhead.per_vcpu));
+        add("memory.overhead.per-iothread", size(overhead.per_iothread));
+        add("memory.overhead.per-gib", size(overhead.per_gib));
+        add("memory.overhead.video", truth(overhead.video));
+        add("memory.overhead.per-vfio", size(overhead.per_vfio));
+        add("memory.overhead.sev", size(overhead.sev));
+        add("memory.overhead.tpm", size(overhead.tpm));
+    }
+
+    void add_cpu() {
+        const core::CpuPolicy& cpu = policy_.cpu;
+        add("cpu.count", word(cpu.count_cores, "cores", "threads"));
+        add("cpu.pinning", word(cpu.pinning_exclusive, "exclusive", "shared"));
+        add("cpu.vcpus", word(cpu.vcpus_maximum, "maximum", "current"));
+        if (cpu.dedicated)
+            add("cpu.dedicated", quoted(cpu.dedicated->text()));
+        if (cpu.shared)
+            add("cpu.shared", quoted(cpu.shared->text()));
+    }
+
+    void add_reserve() {
+        const core::ReservePolicy& reserve = policy_.reserve;
+        add("reserve.cpus", quoted(reserve.cpus.text()));
+        if (reserve.memory)
+            add("reserve.memory", size(*reserve.memory));
+        for (const auto& [node, of_node] : reserve.nodes) {
+            if (of_node.memory)
+                add(fmt::format("reserve.node.{}.memory", node), size(*of_node.memory));
+            for (const auto& [page_size, bytes] : of_node.hugepages)
+                add(fmt::format("reserve.node.{}.hugepages.{}", node, format_iec(page_size)),
+                    size(bytes));
+        }
+    }
+
+    void add_scheduler() {
+        const core::SchedulerPolicy& scheduler = policy_.scheduler;
+        add("scheduler.default", quoted(scheduler.default_name));
+        add("scheduler.accept-default", truth(scheduler.accept_default));
+        add("scheduler.accept-any", truth(scheduler.accept_any));
+        for (const auto& [name, accepted] : scheduler.accept) {
+            const std::string table = fmt::format("scheduler.accept.{}", written(name));
+            add(table + ".match", quoted(accepted.match));
+            if (accepted.mode)
+                add(table + ".mode", quoted(core::mode_name(*accepted.mode)));
+        }
+    }
+
+    const core::Policy& policy_;
+    std::vector<core::Setting> list_;
+};
+
+} // namespace
+
+std::vector<core::Setting> settings(const core::Policy& policy) {
+    return Settings(policy).list();
+}
+
+} // namespace virtguard::policy
