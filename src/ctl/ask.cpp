@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include "ctl/progress.hpp"
 #include "wire/exchange.hpp"
 #include "json/document.hpp"
 
@@ -30,6 +31,7 @@ Result<Said<T>> read(Result<std::string> document, Result<T> (*parse)(std::strin
 
 Result<std::string> ask_daemon(const std::string& socket, wire::Operation operation,
                                std::string_view body) {
+    const Progress progress("waiting for virtguardd");
     auto reply = wire::exchange(socket, operation, body, patience);
     if (!reply && reply.error().code == Errc::unavailable)
         return fail(Errc::unavailable, "virtguardd: {}; {}", reply.error().what, what_to_do());

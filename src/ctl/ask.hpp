@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "core/report.hpp"
+#include "ctl/progress.hpp"
 #include "wire/protocol.hpp"
 
 namespace virtguard::ctl {
@@ -41,6 +42,7 @@ template <class Question>
     std::packaged_task<decltype(question())()> task(std::move(question));
     auto answer = task.get_future();
     std::thread(std::move(task)).detach();
+    const Progress progress("waiting for libvirt");
     if (answer.wait_for(patience) != std::future_status::ready)
         return fail(Errc::unavailable, "libvirt: has not answered for {} s", patience.count());
     auto given = answer.get();

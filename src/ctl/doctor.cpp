@@ -84,6 +84,7 @@ int doctor(const DoctorOptions& options) {
     std::vector<Finding> findings = check_hook(options.root);
     findings.push_back(check_hook_is_seen(options.root, any_decided));
     add(findings, check_daemon(status));
+    findings.push_back(check_bus(options.root));
     add(findings, check_policy(options.policy_folder));
     findings.push_back(check_libvirt(options));
     add(findings, check_hugepages(options.root));

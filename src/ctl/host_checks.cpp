@@ -189,6 +189,20 @@ Finding check_hook_is_seen(const fs::path& root, bool any_decided) {
     return finding;
 }
 
+Finding check_bus(const fs::path& root) {
+    std::error_code error; // what cannot be looked at is as good as absent
+    if (!fs::exists(under(root, "/run/dbus/system_bus_socket"), error))
+        return {.subject = "bus", .text = "there is no system bus; virtguardd does without"};
+    for (const std::string_view folder : {"/usr/share/dbus-1/system.d", "/etc/dbus-1/system.d"})
+        if (fs::exists(under(root, fs::path(folder) / "org.virtguard1.conf"), error))
+            return {.subject = "bus", .text = "lets virtguardd be org.virtguard1"};
+    return {.subject = "bus",
+            .ok = false,
+            .text = "nothing lets virtguardd be org.virtguard1 on the system bus",
+            .remedy = "install org.virtguard1.conf in /usr/share/dbus-1/system.d; "
+                      "systemctl reload dbus"};
+}
+
 std::vector<Finding> check_policy(const fs::path& folder) {
     const auto loaded = policy::load_directory(folder);
     if (loaded)

@@ -21,6 +21,9 @@ using json::Finding;
 /// reloads. That a start was decided is proof of it.
 [[nodiscard]] Finding check_hook_is_seen(const std::filesystem::path& root, bool any_decided);
 
+/// Whether virtguardd may be org.virtguard1 on the system bus, where there is one.
+[[nodiscard]] Finding check_bus(const std::filesystem::path& root);
+
 /// The operator's policy files.
 [[nodiscard]] std::vector<Finding> check_policy(const std::filesystem::path& folder);
 

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ctl/ledger_check.hpp"
 
-#include <algorithm>
 #include <chrono>
-#include <iterator>
-#include <optional>
 #include <thread>
 #include <utility>
 
 #include "base/text.hpp"
 #include "ctl/amounts.hpp"
 #include "ctl/ask.hpp"
+#include "ctl/progress.hpp"
 #include "ctl/show.hpp"
 #include "host/hugepages.hpp"
 #include "host/residency.hpp"
@@ -159,6 +157,29 @@ Result<LedgerViews> look(const LedgerCheckOptions& options) {
     return views;
 }
 
+struct Looked {
+    std::set<Difference> lasting; ///< what differed each time
+    std::size_t guests = 0;
+};
+
+Result<Looked> look_repeatedly(const LedgerCheckOptions& options) {
+    const Progress progress("comparing, three times where something differs");
+    Looked looked;
+    for (int i = 0; i < looks && (i == 0 || !looked.lasting.empty()); ++i) {
+        if (i > 0)
+            std::this_thread::sleep_for(between_looks);
+        const auto views = look(options);
+        if (!views)
+            return std::unexpected(views.error());
+        looked.guests = views->libvirt.size();
+        const std::set<Difference> now = differences(*views);
+        if (i == 0)
+            looked.lasting = now;
+        std::erase_if(looked.lasting, [&](const Difference& each) { return !now.contains(each); });
+    }
+    return looked;
+}
+
 void show(const std::set<Difference>& found, std::size_t guests, bool json) {
     if (json)
         return print(json::ledger_document(guests, found) + "\n");
@@ -176,22 +197,11 @@ std::set<Difference> differences(const LedgerViews& views) {
 }
 
 int check_ledger(const LedgerCheckOptions& options) {
-    std::optional<std::set<Difference>> lasting;
-    std::size_t guests = 0;
-    for (int i = 0; i < looks && (!lasting || !lasting->empty()); ++i) {
-        if (i > 0)
-            std::this_thread::sleep_for(between_looks);
-        const auto views = look(options);
-        if (!views)
-            return failure(views.error());
-        guests = views->libvirt.size();
-        const std::set<Difference> now = differences(*views);
-        std::set<Difference> both;
-        std::ranges::set_intersection(now, lasting.value_or(now), std::inserter(both, both.end()));
-        lasting = std::move(both);
-    }
-    show(*lasting, guests, options.json);
-    return lasting->empty() ? exit_ok : exit_refused;
+    const auto looked = look_repeatedly(options);
+    if (!looked)
+        return failure(looked.error());
+    show(looked->lasting, looked->guests, options.json);
+    return looked->lasting.empty() ? exit_ok : exit_refused;
 }
 
 } // namespace virtguard::ctl

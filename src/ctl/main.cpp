@@ -23,6 +23,7 @@
 #include "ctl/file.hpp"
 #include "ctl/ledger_check.hpp"
 #include "ctl/outcome_screen.hpp"
+#include "ctl/policy_commands.hpp"
 #include "ctl/recent.hpp"
 #include "ctl/show.hpp"
 #include "ctl/simulate.hpp"
@@ -48,6 +49,7 @@ struct Options {
     SimulateOptions simulate;
     bool wants_ledger = false;
     DoctorOptions doctor;
+    PolicyOptions policy;
 };
 
 struct Command {
@@ -192,6 +194,31 @@ int examine(Options& options) {
                          .json = options.json});
 }
 
+/// policy has commands of its own below it.
+Command add_policy(CLI::App& app, PolicyOptions& policy, const Options& options) {
+    CLI::App* command = app.add_subcommand("policy", "the policy files, and what is in force");
+    command->require_subcommand(1);
+    const auto add = [&](const char* name, const char* description, bool reads_files) {
+        CLI::App* below = command->add_subcommand(name, description);
+        if (reads_files)
+            below->add_option("PATH", policy.path, "a folder of policies, or a file")
+                ->capture_default_str();
+        return below;
+    };
+    CLI::App* check_files = add("check", "are the files well written, and possible here?", true);
+    CLI::App* show = add("show", "what is in force, and what set it", false);
+    CLI::App* diff = add("diff", "what a reload of the files would change", true);
+    for (CLI::App* below : {show, diff})
+        below->add_flag("--json", policy.json, "print one JSON document");
+    return {command, [&policy, &options, check_files, show] {
+                policy.socket = options.socket;
+                policy.colour = options.colour;
+                return check_files->parsed() ? check_policy_files(policy)
+                       : show->parsed()      ? show_policy(policy)
+                                             : compare_policies(policy);
+            }};
+}
+
 Command add_doctor(CLI::App& app, Options& options) {
     CLI::App* command =
         app.add_subcommand("doctor", "is all in place, and what is to be done where not?");
@@ -280,6 +307,7 @@ int run(std::vector<std::string> arguments) {
         add_metrics(app, options),
         add_check(app, options),
         add_explain(app, options),
+        add_policy(app, options.policy, options),
         add_doctor(app, options),
         add_simulate(app, options.simulate),
     };

@@ -14,6 +14,7 @@
 #include "host/hugepages.hpp"
 #include "loop/service.hpp"
 #include "metrics/text.hpp"
+#include "policy/settings.hpp"
 #include "wire/hook_conf.hpp"
 #include "json/document.hpp"
 
@@ -143,6 +144,10 @@ void Service::handle(const wire::Request& request, Reply reply) {
     case wire::Operation::recent:
         return reply(wire::encode_reply(wire::Operation::recent, wire::Verdict::done,
                                         json::history_document(history_.recent())));
+    case wire::Operation::policy:
+        return reply(wire::encode_reply(
+            wire::Operation::policy, wire::Verdict::done,
+            json::policy_document({policy::settings(guard_.policy()), policy_errors_})));
     }
 }
 

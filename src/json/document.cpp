@@ -122,6 +122,10 @@ Json domains_json(const std::vector<core::GuestReport>& guests) {
     return result;
 }
 
+Json setting_json(const core::Setting& setting) {
+    return {{"key", setting.key}, {"value", setting.value}, {"origin", setting.origin}};
+}
+
 // ------------------------------------------------------------------ reading
 
 /// The other end of our own socket wrote it.
@@ -287,6 +291,36 @@ std::string ledger_document(std::size_t guests, const std::set<Difference>& foun
     for (const Difference& each : found)
         json["differences"].push_back({{"subject", each.subject}, {"what", each.what}});
     return dump(json);
+}
+
+std::string policy_document(const PolicyInForce& policy) {
+    Json json{{"settings", Json::array()}, {"problems", policy.problems}};
+    for (const core::Setting& each : policy.settings)
+        json["settings"].push_back(setting_json(each));
+    return dump(json);
+}
+
+std::string policy_difference_document(const std::vector<PolicyChange>& changes) {
+    const auto side = [](const std::optional<core::Setting>& setting) {
+        return setting ? setting_json(*setting) : Json(nullptr);
+    };
+    Json json{{"changes", Json::array()}};
+    for (const PolicyChange& each : changes)
+        json["changes"].push_back(
+            {{"in_force", side(each.in_force)}, {"in_files", side(each.in_files)}});
+    return dump(json);
+}
+
+Result<PolicyInForce> parse_policy(std::string_view document) {
+    return parse<PolicyInForce>(daemon, document, [](const Json& json) {
+        PolicyInForce policy;
+        for (const Json& each : require_array(json.at("settings")))
+            policy.settings.push_back({.key = each.at("key").get<std::string>(),
+                                       .value = each.at("value").get<std::string>(),
+                                       .origin = each.at("origin").get<std::string>()});
+        policy.problems = json.at("problems").get<std::vector<std::string>>();
+        return policy;
+    });
 }
 
 std::string doctor_document(const std::vector<Finding>& findings) {

@@ -37,6 +37,23 @@ struct Difference {
 };
 [[nodiscard]] std::string ledger_document(std::size_t guests, const std::set<Difference>& found);
 
+/// What policy is in force, and what is wrong with the files, which are not then.
+struct PolicyInForce {
+    std::vector<core::Setting> settings;
+    std::vector<std::string> problems;
+
+    friend bool operator==(const PolicyInForce&, const PolicyInForce&) = default;
+};
+[[nodiscard]] std::string policy_document(const PolicyInForce& policy);
+[[nodiscard]] Result<PolicyInForce> parse_policy(std::string_view document);
+
+/// A key whose value in the files is another than in force; nothing where it has none.
+struct PolicyChange {
+    std::optional<core::Setting> in_force;
+    std::optional<core::Setting> in_files;
+};
+[[nodiscard]] std::string policy_difference_document(const std::vector<PolicyChange>& changes);
+
 /// Something that doctor looked at.
 struct Finding {
     std::string subject; ///< "hook", "policy", a resource's name

@@ -38,9 +38,10 @@ enum class Operation : std::uint16_t {
     release,
     reconnect,
     check,   ///< what would prepare answer? Changes nothing; answered with a document
-    status,  ///< no body; answered with a document, and so are the next two
+    status,  ///< no body; answered with a document, and so are recent and policy
     recent,  ///< the last starts
     metrics, ///< for Prometheus
+    policy,  ///< what is in force
 };
 
 enum class Verdict : std::uint16_t {

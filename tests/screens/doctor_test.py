@@ -95,6 +95,7 @@ class Doctor(unittest.TestCase):
             "ok      libvirtd: runs the hook: starts have been decided\n"
             "ok      virtguardd: 0.1.0 answers, ready\n"
             "ok      mode: enforce\n"
+            "ok      bus: there is no system bus; virtguardd does without\n"
             f"ok      policy: the files of {self.root}/etc/virtguard are well written\n"
             "ok      libvirt: answers, and runs 1 guests\n"
             "ok      hugepages-2Mi: 1 GiB on node 0\n"))
@@ -146,6 +147,13 @@ class Doctor(unittest.TestCase):
     def test_a_mode_that_refuses_nothing_is_said(self):
         self.document |= {"mode": "observe", "decisions": {"admitted": 9, "refused": 0, "would_refuse": 3}}
         self.assertIn("ok      mode: observe: no start is refused (3 would have been)\n", self.run_doctor().stdout)
+
+    def test_a_bus_that_does_not_let_virtguardd_have_its_name(self):
+        self.write("run/dbus/system_bus_socket", "")
+        self.only_problem("bus", "nothing lets virtguardd be org.virtguard1 on the system bus",
+                          "install org.virtguard1.conf in /usr/share/dbus-1/system.d; systemctl reload dbus")
+        self.write("usr/share/dbus-1/system.d/org.virtguard1.conf", "")
+        self.assertEqual(self.problems(), [])
 
     def test_a_bad_policy(self):
         path = self.write("etc/virtguard/virtguard.toml", "mode = 1\nx = 2\n")

@@ -5,6 +5,7 @@ import os
 import socket
 import struct
 import threading
+import time
 
 CHECK, STATUS = 5, 6
 GIB = 1 << 30
@@ -16,6 +17,7 @@ class FakeDaemon:
 
     def __init__(self, path, documents):
         self.documents = documents
+        self.delay = 0  # seconds before each answer
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(os.fspath(path))
         self.listener.listen()
@@ -31,6 +33,7 @@ class FakeDaemon:
                     return
                 _, _, operation, _, _, _, length = struct.unpack("<4sHHQIII", header)
                 connection.recv(length, socket.MSG_WAITALL)
+                time.sleep(self.delay)
                 body = json.dumps(self.documents[operation]).encode()
                 connection.sendall(struct.pack("<4sHHI", b"VGRP", 1, 3, len(body)) + body)
 

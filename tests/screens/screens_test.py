@@ -121,6 +121,15 @@ class Screens(unittest.TestCase):
         self.assertIn("web-099", self.piped("status"))
         self.assertIn("web-099", on_terminal(self.arguments("domains"), 80))
 
+    def test_who_waits_is_told_so_on_a_terminal_and_sees_nothing_of_it_afterwards(self):
+        self.daemon.delay = 1.5
+        text = on_terminal(self.arguments("status", "--color=never"), 80)
+        waiting = "\r\x1b[Kvirtguardctl: waiting for virtguardd (1 s)\r\x1b[K"
+        self.assertTrue(text.startswith(waiting), text)
+        self.assertEqual(text.count("\x1b"), 2)
+        done = subprocess.run([CTL, *self.arguments("status")], capture_output=True, text=True, check=True)
+        self.assertEqual(done.stderr, "")
+
     def test_no_guests_are_none_on_a_terminal_and_no_line_elsewhere(self):
         self.daemon.documents[STATUS] = {**status(), "domains": []}
         self.assertEqual(on_terminal(self.arguments("domains"), 80), "no guests\n")

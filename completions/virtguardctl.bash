@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+# Completion of virtguardctl(1) for bash.
+
+_virtguardctl_words() {
+    mapfile -t COMPREPLY < <(compgen -W "$1" -- "$2")
+}
+
+_virtguardctl_files() {
+    compopt -o filenames
+    mapfile -t COMPREPLY < <(compgen -f -- "$1")
+}
+
+_virtguardctl() {
+    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
+    # "--color=never" comes as three words.
+    [[ $current != '=' ]] || current=
+    [[ $previous != '=' ]] || previous=${COMP_WORDS[COMP_CWORD - 2]}
+    local common='--help --color --socket'
+    declare -A options=(
+        [status]='--json' [nodes]='--json' [domains]='--json'
+        [export]='--format --name'
+        [recent]='--json' [metrics]=''
+        [check]='--json'
+        [explain]='--libvirt-uri --json'
+        [policy]='' [policy check]='' [policy show]='--json' [policy diff]='--json'
+        [doctor]='--ledger --libvirt-uri --policy-dir --root --json'
+        [simulate]='--topology --pages --policy --json'
+    )
+    local commands='status nodes domains export recent metrics check explain policy doctor simulate'
+
+    local command='' index word
+    for ((index = 1; index < COMP_CWORD; index++)); do
+        word=${COMP_WORDS[index]}
+        case $word in
+        --socket | --color) ((++index)) ;;
+        -* | =) ;;
+        *)
+            if [[ -z $command ]]; then
+                command=$word
+            elif [[ $command == policy ]]; then
+                command="policy $word"
+            fi
+            ;;
+        esac
+    done
+
+    case $previous in
+    --color) _virtguardctl_words 'auto always never' "$current" && return ;;
+    --format) _virtguardctl_words 'machinepool hypervisor placement' "$current" && return ;;
+    --libvirt-uri) _virtguardctl_words 'qemu:///system' "$current" && return ;;
+    --socket | --policy | --policy-dir | --root | --topology) _virtguardctl_files "$current" && return ;;
+    --name | --pages) return ;;
+    esac
+    if [[ $current == -* ]]; then
+        [[ -n $command ]] || common+=' --version'
+        _virtguardctl_words "$common ${options[${command:-none}]-}" "$current"
+        return
+    fi
+    case $command in
+    '') _virtguardctl_words "$commands" "$current" ;;
+    policy) _virtguardctl_words 'check show diff' "$current" ;;
+    explain) _virtguardctl_words "$(virsh --readonly list --all --name 2>/dev/null)" "$current" ;;
+    simulate)
+        case $current in
+        start:* | running:*)
+            # What stands before the colon is a word of its own where COMP_WORDBREAKS has it.
+            _virtguardctl_files "${current#*:}"
+            COMPREPLY=("${COMPREPLY[@]/#/${current%%:*}:}")
+            ;;
+        *) _virtguardctl_files "$current" ;;
+        esac
+        ;;
+    check | 'policy check' | 'policy diff') _virtguardctl_files "$current" ;;
+    esac
+}
+
+complete -F _virtguardctl virtguardctl

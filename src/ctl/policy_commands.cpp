@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ctl/policy_commands.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/text.hpp"
+#include "ctl/ask.hpp"
+#include "ctl/show.hpp"
+#include "ctl/table.hpp"
+#include "host/topology.hpp"
+#include "policy/load.hpp"
+#include "policy/settings.hpp"
+#include "json/document.hpp"
+
+namespace virtguard::ctl {
+
+namespace {
+
+policy::Loaded load(const std::string& path) {
+    std::error_code error;
+    return std::filesystem::is_directory(path, error) ? policy::load_directory(path)
+                                                      : policy::load_file(path);
+}
+
+int show_errors(const std::vector<std::string>& errors) {
+    for (const std::string& error : errors)
+        show_error(error);
+    return exit_refused;
+}
+
+Result<json::PolicyInForce> ask_policy(const PolicyOptions& options) {
+    const auto document = ask_daemon(options.socket, wire::Operation::policy);
+    return document ? json::parse_policy(*document) : std::unexpected(document.error());
+}
+
+std::string line_of(const core::Setting& setting) {
+    return fmt::format("{} = {}  # {}", one_line(setting.key), one_line(setting.value),
+                       one_line(setting.origin));
+}
+
+using Change = json::PolicyChange;
+
+std::vector<Change> changes(const std::vector<core::Setting>& in_force,
+                            const std::vector<core::Setting>& in_files) {
+    std::map<std::string_view, Change> by_key;
+    for (const core::Setting& setting : in_force)
+        by_key[setting.key].in_force = setting;
+    for (const core::Setting& setting : in_files)
+        by_key[setting.key].in_files = setting;
+    std::vector<Change> changed;
+    for (const auto& [key, change] : by_key)
+        if (!change.in_force || !change.in_files ||
+            change.in_force->value != change.in_files->value)
+            changed.push_back(change);
+    return changed;
+}
+
+} // namespace
+
+int check_policy_files(const PolicyOptions& options) {
+    const auto loaded = load(options.path);
+    if (!loaded)
+        return show_errors(loaded.error());
+    const auto topology = host::live_topology("/");
+    if (!topology)
+        return failure(topology.error());
+    if (const auto errors = core::conflicts(*loaded, *topology); !errors.empty())
+        return show_errors(errors);
+    print(fmt::format("{}: well written, and possible on this host\n", printable(options.path)));
+    return exit_ok;
+}
+
+int show_policy(const PolicyOptions& options) {
+    const auto policy = ask_policy(options);
+    if (!policy)
+        return failure(policy.error());
+    if (options.json) {
+        print(json::policy_document(*policy) + "\n");
+        return exit_ok;
+    }
+    const Screen screen = standard_output(options.colour);
+    for (const std::string& problem : policy->problems)
+        print(inked(screen, Ink::bad, fmt::format("# not in force: {}", one_line(problem))) + "\n");
+    std::size_t widest = 0;
+    for (const core::Setting& setting : policy->settings)
+        widest = std::max(widest, setting.key.size() + setting.value.size() + 3);
+    for (const core::Setting& setting : policy->settings) {
+        const std::string line =
+            fmt::format("{} = {}", one_line(setting.key), one_line(setting.value));
+        print(fmt::format("{:{}}  {}\n", line, widest,
+                          inked(screen, setting.origin == "default" ? Ink::faint : Ink::good,
+                                "# " + one_line(setting.origin))));
+    }
+    return exit_ok;
+}
+
+int compare_policies(const PolicyOptions& options) {
+    const auto policy = ask_policy(options);
+    if (!policy)
+        return failure(policy.error());
+    const auto loaded = load(options.path);
+    if (!loaded) {
+        (void)show_errors(loaded.error());
+        return exit_bad_input;
+    }
+    const std::vector<core::Setting> in_files = policy::settings(*loaded);
+    const std::vector<Change> changed = changes(policy->settings, in_files);
+    if (options.json) {
+        print(json::policy_difference_document(changed) + "\n");
+        return changed.empty() ? exit_ok : exit_refused;
+    }
+    const Screen screen = standard_output(options.colour);
+    for (const Change& change : changed) {
+        if (change.in_force)
+            print(inked(screen, Ink::bad, "- " + line_of(*change.in_force)) + "\n");
+        if (change.in_files)
+            print(inked(screen, Ink::good, "+ " + line_of(*change.in_files)) + "\n");
+    }
+    return changed.empty() ? exit_ok : exit_refused;
+}
+
+} // namespace virtguard::ctl

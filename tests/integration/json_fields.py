@@ -1,0 +1,187 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""The documents of --json have exactly the keys that docs/json.md lists.
+
+    json_fields.py VIRTGUARDD VIRTGUARDCTL
+"""
+import json
+import os
+import pathlib
+import re
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+DAEMON, CTL = map(os.path.abspath, sys.argv[1:3])  # some run in a folder of their own
+DOCS = pathlib.Path(__file__).parents[2] / "docs/json.md"
+DEADLINE = 20
+RESOURCE = re.compile(r"cpu|memory|hugepages-\w+")
+DOMAIN = ("<domain type='kvm'><name>{}</name><uuid>00000000-0000-4000-8000-00000000000{}</uuid><memory unit='GiB'>{}</memory>"
+          "<vcpu cpuset='0-1'>2</vcpu><os><type arch='x86_64'>hvm</type></os></domain>")
+
+
+def sections():
+    """By heading: the text below it."""
+    parts = re.split(r"^#+ (.+)\n", DOCS.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2]))
+
+
+def table_keys(text):
+    """The keys in the first column of the tables, of each line all."""
+    keys = set()
+    for cell in re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE):
+        keys |= set(re.findall(r"`([a-z_]+)`", cell))
+    return keys
+
+
+class Fields(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.docs = sections()
+        cls.keep = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.keep.cleanup)
+        cls.folder = pathlib.Path(cls.keep.name)
+        (cls.folder / "virtguard.toml").write_text('mode = "enforce"\n')
+        for name, number, gib in (("small", 1, 1), ("large", 2, 400)):
+            (cls.folder / f"{name}.xml").write_text(DOMAIN.format(name, number, gib))
+        with open(cls.folder / "log", "wb") as log:
+            daemon = subprocess.Popen(
+                [DAEMON, "--run-dir", cls.folder / "run", "--state-dir", cls.folder / "state", "--policy-dir",
+                 cls.folder, "--libvirt-uri", "test:///default", "--topology", "numa:2(memory=16GiB) core:4 pu:1"],
+                stderr=log)
+        cls.addClassCleanup(daemon.wait, DEADLINE)
+        cls.addClassCleanup(daemon.kill)
+        deadline = time.monotonic() + DEADLINE
+        while not cls.document("status")["domains"]:  # libvirt's test driver runs one
+            if time.monotonic() > deadline:
+                raise AssertionError((cls.folder / "log").read_text())
+            time.sleep(0.05)
+
+    @classmethod
+    def document(cls, *arguments):
+        deadline = time.monotonic() + DEADLINE
+        while True:
+            done = subprocess.run([CTL, "--socket", cls.folder / "run/hook.sock", *arguments, "--json"],
+                                  capture_output=True, text=True, check=False, cwd=cls.folder)
+            if done.returncode != 3 or time.monotonic() > deadline:
+                return json.loads(done.stdout)
+            time.sleep(0.05)
+
+    def check(self, document, *headings, absent=()):
+        keys = set().union(*(table_keys(self.docs[heading]) for heading in headings))
+        self.assertEqual(set(document), keys - set(absent), headings)
+
+    def check_figures(self, figures, *more):
+        self.assertEqual(set(figures) - set(more), table_keys(self.docs["Figures"]))
+        for quantities in (value for key, value in figures.items() if key not in more):
+            self.assertTrue(all(RESOURCE.fullmatch(name) for name in quantities), quantities)
+
+    def check_prose(self, document, heading, word):
+        """Every key stands somewhere in the section, of which a sentence or a cell lists them."""
+        for key in document:
+            self.assertIn(f"`{key}`", self.docs[heading], word)
+
+    def check_outcome(self, outcome, *absent):
+        text = self.docs["An outcome"]
+        outcome_keys = table_keys(text.partition("A piece has")[0])
+        self.assertEqual(set(outcome), outcome_keys - set(absent))
+        for piece in outcome["pieces"]:
+            self.assertEqual(set(piece), {"resource", "amount", "nodes", "whole"})
+            self.check_prose(piece, "An outcome", "piece")
+        for reason in outcome.get("reasons", []):
+            self.assertEqual(set(reason), table_keys(text.partition("A reason has")[2]))
+
+    def check_fits(self, outcome):
+        self.assertTrue(outcome["fits"])
+        for fit in outcome["fits"]:
+            self.assertEqual(set(fit), {"resource", "largest", "nodes", "per_node"})
+            self.check_prose(fit, "check, explain", "fit")
+            for there in fit["per_node"]:
+                self.assertEqual(set(there), {"node", "largest"})
+                self.check_prose(there, "check, explain", "per_node")
+
+    def test_status_nodes_and_domains(self):
+        status = self.document("status")
+        # Nobody's memory is looked at where the topology is a description.
+        self.check(status, "status", absent=["foreign_memory"])
+        self.assertEqual(set(status["decisions"]), {"admitted", "refused", "would_refuse"})
+        self.check_prose(status["decisions"], "status", "decisions")
+        self.check_figures(status["host"])
+        for node in status["nodes"]:
+            self.check_figures(node, "id", "cpus")
+        for domain in status["domains"]:
+            self.assertEqual(set(domain), {"name", "uuid", "scheduler", "state", "demand"})
+            self.check_prose(domain, "status", "domain")
+        self.assertEqual(self.document("nodes"), {"nodes": status["nodes"]})
+        self.assertEqual(self.document("domains"), {"domains": status["domains"]})
+
+    def test_check_and_explain(self):
+        for arguments in (("check", "small.xml"), ("check", "large.xml"),
+                          ("explain", "--libvirt-uri", "test:///default", "test")):
+            outcome = self.document(*arguments)
+            self.check_outcome(outcome, *({"notes"} - set(outcome)))
+            self.check_fits(outcome)
+
+    def start(self, name):
+        """As libvirt's hook asks."""
+        xml = (self.folder / f"{name}.xml").read_bytes()
+        now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        with socket.socket(socket.AF_UNIX) as hook:
+            hook.connect(f"{self.folder}/run/hook.sock")
+            hook.sendall(struct.pack("<4sHHQIII", b"VGRQ", 1, 1, now, 5000, 0, len(xml)) + xml)
+            self.assertTrue(hook.recv(4096).startswith(b"VGRP"))
+
+    def test_recent(self):
+        self.start("large")
+        document = self.document("recent")
+        self.assertEqual(set(document), {"starts"})
+        start = document["starts"][0]
+        self.check(start, "recent")
+        self.assertEqual(start["domain"], "large")
+        for reason in start["reasons"]:
+            self.assertEqual(set(reason), table_keys(self.docs["An outcome"].partition("A reason has")[2]))
+
+    def test_simulate(self):
+        topology = "numa:2(memory=16GiB) core:4 pu:1"
+        document = self.document("simulate", "--topology", topology, "large.xml", "running:small.xml", "stop:small")
+        self.check(document, "simulate")
+        start, running, stop = document["events"]
+        absent = {"notes", "fits"}
+        self.assertEqual((start.pop("event"), running.pop("event"), stop.pop("event")),
+                         ("large.xml", "running:small.xml", "stop:small"))
+        self.check_outcome(start, *(absent - set(start)))
+        self.check_outcome(running, "verdict", "reasons", *(absent - set(running)))
+        self.assertEqual(stop, {})
+        self.check_figures(document["host"])
+
+    def test_doctor(self):
+        document = self.document("doctor", "--root", str(self.folder), "--policy-dir", str(self.folder),
+                                 "--libvirt-uri", "test:///default")
+        self.check(document, "doctor")
+        for finding in document["findings"]:
+            self.assertEqual(set(finding), {"subject", "ok", "text", "remedy"})
+            self.check_prose(finding, "doctor", "finding")
+
+    def test_policy(self):
+        document = self.document("policy", "show")
+        self.check(document, "policy show")
+        for setting in document["settings"]:
+            self.assertEqual(set(setting), {"key", "value", "origin"})
+            self.check_prose(setting, "policy show", "setting")
+        (self.folder / "other.toml").write_text('mode = "off"\n')
+        document = self.document("policy", "diff", "other.toml")
+        self.check(document, "policy diff")
+        for change in document["changes"]:
+            self.assertEqual(set(change), {"in_force", "in_files"})
+            self.check_prose(change, "policy diff", "change")
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0:
+        print("SKIPPED: virtguardd's socket is root's, and this is not root")
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1])
