@@ -2,171 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """org.virtguard1 on a dbus-daemon of its own, by the tools of others (busctl, gdbus).
 
-    dbus.py VIRTGUARDD VIRTGUARDCTL SOURCE_ROOT
+    dbus.py VIRTGUARDD VIRTGUARDCTL
 """
-import json
-import os
-import pathlib
 import re
-import shutil
-import socket
-import struct
 import subprocess
-import sys
-import tempfile
 import time
-import unittest
 
-DAEMON, CTL, SOURCE = sys.argv[1:4]
-SOURCE = pathlib.Path(SOURCE)
-DEADLINE = 20
-NAME, ROOT, MANAGER = "org.virtguard1", "/org/virtguard1", "org.virtguard1.Manager"
-NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
-
-# As a system's bus is: what is not allowed is denied.
-BUS_CONF = """<busconfig>
-<type>system</type><listen>unix:path={folder}/bus</listen><auth>EXTERNAL</auth>
-<policy context="default">
-  <allow user="*"/><deny own="*"/><deny send_type="method_call"/>
-  <allow send_type="signal"/>
-  <allow send_requested_reply="true" send_type="method_return"/>
-  <allow send_requested_reply="true" send_type="error"/>
-  <allow receive_type="method_call"/><allow receive_type="method_return"/>
-  <allow receive_type="error"/><allow receive_type="signal"/>
-  <allow send_destination="org.freedesktop.DBus"/>
-</policy>
-<include>{source}/conf/org.virtguard1.conf</include>
-</busconfig>
-"""
-PREPARE, STARTED, RELEASE = 1, 2, 3
-ADMITTED, REFUSED = 1, 2
+import alone
+from alone import ADMITTED, DAEMON, DEADLINE, PREPARE, REFUSED, RELEASE, SOURCE, STARTED, xml
+from on_bus import MANAGER, NAME, NOBODY, ROOT, TOOLS, BusTest, Raw, path_of
 
 
-def xml(name, number, size, unit="GiB"):
-    return (f"<domain type='kvm'><name>{name}</name><uuid>00000000-0000-4000-8000-{number:012x}</uuid>"
-            f"<memory unit='{unit}'>{size}</memory><vcpu>2</vcpu><os><type arch='x86_64'>hvm</type></os></domain>")
-
-
-def path_of(number):
-    return f"{ROOT}/domain/00000000_0000_4000_8000_{number:012x}"
-
-
-class Raw:
-    """A client that does no more than it is told: it need not read."""
-
-    def __init__(self, path):
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        self.socket.connect(path)
-        self.socket.settimeout(DEADLINE)
-        self.socket.sendall(b"\0AUTH EXTERNAL " + str(os.getuid()).encode().hex().encode() + b"\r\n")
-        self.socket.recv(100)
-        self.socket.sendall(b"BEGIN\r\n")
-        self.serial = 0
-        self.call("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "Hello")
-
-    def call(self, destination, path, interface, member, text=None):
-        """Sends a call; text is its one argument. False: the bus takes no more for now."""
-        self.serial += 1
-        body = b"" if text is None else struct.pack("<I", len(text)) + text.encode() + b"\0"
-        fields = b""
-        for code, kind, value in ((1, b"o", path), (2, b"s", interface), (3, b"s", member), (6, b"s", destination)):
-            fields += b"\0" * (-len(fields) % 8)
-            fields += bytes((code, 1)) + kind + b"\0" + struct.pack("<I", len(value)) + value.encode() + b"\0"
-        if text is not None:
-            fields += b"\0" * (-len(fields) % 8) + b"\x08\x01g\0\x01s\0"
-        message = struct.pack("<cBBBIII", b"l", 1, 0, 1, len(body), self.serial, len(fields)) + fields
-        message += b"\0" * (-len(message) % 8) + body
-        try:
-            self.socket.sendall(message)
-        except (BlockingIOError, TimeoutError):
-            return False
-        return True
-
-
-class Bus(unittest.TestCase):
+class Bus(BusTest):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.folder.chmod(0o755)  # for who is not root
-        (self.folder / "policy").mkdir()
-        (self.folder / "bus.conf").write_text(BUS_CONF.format(folder=self.folder, source=SOURCE))
-        (self.folder / "node.xml").write_text(f"<node>{xml('web', 1, 2).replace('kvm', 'test')}</node>")
-        self.address = f"unix:path={self.folder}/bus"
-        self.environment = {**os.environ, "DBUS_SYSTEM_BUS_ADDRESS": self.address, "LC_ALL": "C.UTF-8"}
-        self.log = self.folder / "log"
-        self.log.touch()
-
-    # ------------------------------------------------------------ whom the tests talk to
-
-    def run_for_test(self, command, **options):
-        process = subprocess.Popen([str(word) for word in command], env=self.environment, text=True, **options)
-        self.addCleanup(process.wait, DEADLINE)
-        self.addCleanup(process.kill)
-        return process
-
-    def start_bus(self):
-        return self.run_for_test(["dbus-daemon", f"--config-file={self.folder}/bus.conf", "--nofork"],
-                                 stderr=subprocess.DEVNULL)
-
-    def start_daemon(self):
-        with open(self.log, "ab") as log:
-            return self.run_for_test(
-                [DAEMON, "--run-dir", self.folder / "run", "--state-dir", self.folder / "state",
-                 "--policy-dir", self.folder / "policy", "--libvirt-uri", f"test://{self.folder}/node.xml",
-                 "--topology", "numa:2(memory=16GiB) core:4 pu:2"], stderr=log)
-
-    def start(self):
-        """Bus and daemon, which knows of the guest that libvirt runs."""
-        self.bus = self.start_bus()
-        self.daemon = self.start_daemon()
-        self.wait_for(lambda: self.property("State") == "ready", "virtguardd is on the bus")
-
-    def wait_for(self, is_so, what):
-        deadline = time.monotonic() + DEADLINE
-        while not is_so():
-            if time.monotonic() > deadline:
-                self.fail(f"{what}: not so after {DEADLINE} s\n{self.log.read_text()}")
-            time.sleep(0.02)
-
-    def busctl(self, *arguments, prefix=()):
-        return subprocess.run([*prefix, "busctl", "--system", "--timeout=20", *arguments], env=self.environment,
-                              capture_output=True, text=True, timeout=2 * DEADLINE)
-
-    def ask(self, *arguments):
-        """What busctl --json says of a call."""
-        done = self.busctl("--json=short", *arguments)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout)["data"] if done.stdout else None
-
-    def method(self, name, *arguments):
-        return self.ask("call", NAME, ROOT, MANAGER, name, *arguments)
-
-    def property(self, name):
-        done = self.busctl("--json=short", "get-property", NAME, ROOT, MANAGER, name)
-        return json.loads(done.stdout)["data"] if done.returncode == 0 else None
-
-    def objects(self):
-        """{path: {interface: {property: value}}}"""
-        found = self.ask("call", NAME, ROOT, "org.freedesktop.DBus.ObjectManager", "GetManagedObjects")[0]
-        return {path: {interface: {name: value["data"] for name, value in properties.items()}
-                       for interface, properties in interfaces.items()} for path, interfaces in found.items()}
-
-    def status(self):
-        return json.loads(subprocess.run([CTL, "--socket", self.folder / "run/hook.sock", "status", "--json"],
-                                         capture_output=True, check=True, timeout=DEADLINE).stdout)
-
-    def hook(self, operation, domain):
-        """The verdict, as the hook gets it, and how long it took; None where none is due."""
-        began = time.monotonic()
-        with socket.socket(socket.AF_UNIX) as hook:
-            hook.settimeout(DEADLINE)
-            hook.connect(str(self.folder / "run/hook.sock"))
-            now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-            hook.sendall(struct.pack("<4sHHQIII", b"VGRQ", 1, operation, now, 2000, 0, len(domain)) + domain.encode())
-            reply = hook.recv(1 << 20)
-        return struct.unpack_from("<4sHH", reply)[2] if reply else None, time.monotonic() - began
+        super().setUp()
+        node = self.folder / "node.xml"
+        node.write_text(f"<node>{xml('web', 1, 2).replace('kvm', 'test')}</node>")
+        self.libvirt_uri = f"test://{node}"
 
     def monitor(self):
         """What gdbus, which is not built on our library, hears: a function that returns all of it so far."""
@@ -176,20 +28,16 @@ class Bus(unittest.TestCase):
         self.wait_for(lambda: "is owned by" in heard.read_text(), "gdbus has found the name")
         return heard.read_text
 
-    def write_policy(self, text):
-        (self.folder / "policy/virtguard.toml").write_text(text)
-
     # ------------------------------------------------------------ what is shown
 
     def test_all_properties_agree_with_what_ctl_shows(self):
         self.start()
-        self.write_policy('[overcommit]\ncpu = "1.15"\n[scheduler]\naccept-any = true\n')
+        self.policy.write_text('[overcommit]\ncpu = "1.15"\n[scheduler]\naccept-any = true\n')
         self.method("Reload")
         self.hook(PREPARE, xml("pending", 2, 3))
         self.wait_for(lambda: path_of(2) in self.objects(), "the start is shown")
         status, objects = self.status(), self.objects()
-        everything = self.ask("call", NAME, ROOT, "org.freedesktop.DBus.Properties", "GetAll", "s", MANAGER)[0]
-        manager = {name: value["data"] for name, value in everything.items()}
+        manager = self.properties()
         columns = {"Capacity": "capacity", "Reserved": "reserved", "Allocatable": "allocatable",
                    "EffectiveCapacity": "effective", "Allocated": "allocated", "Pending": "pending",
                    "Booked": "booked", "Foreign": "foreign", "Free": "free"}
@@ -279,18 +127,18 @@ class Bus(unittest.TestCase):
     def test_a_reload_is_told_and_so_is_what_is_over_capacity(self):
         self.start()
         heard = self.monitor()
-        self.write_policy('[overcommit]\ncpu = "0.1"\n')
+        self.policy.write_text('[overcommit]\ncpu = "0.1"\n')
         self.method("Reload")
         self.wait_for(lambda: "OverCapacityChanged (['cpu'],)" in heard(), "over capacity")
         self.assertEqual(self.property("OverCapacity"), ["cpu"])
         self.assertEqual(self.property("Free")["cpu"], -1)
-        self.write_policy("[overcommit]\ncpu = 2\nmemry = 3\n")
+        self.policy.write_text("[overcommit]\ncpu = 2\nmemry = 3\n")
         done = self.busctl("call", NAME, ROOT, MANAGER, "Reload")
         self.assertEqual(done.returncode, 1)
         self.assertIn(f"{self.folder}/policy/virtguard.toml:3:1: overcommit.memry: ", done.stderr)
         self.wait_for(lambda: self.property("State") == "degraded", "degraded")
         self.assertEqual(len(self.property("Problems")), 1)
-        self.write_policy("")
+        self.policy.write_text("")
         self.method("Reload")
         self.wait_for(lambda: "OverCapacityChanged (@as [],)" in heard(), "no more over capacity")
 
@@ -330,7 +178,7 @@ class Bus(unittest.TestCase):
 
     def test_answers_go_on_while_the_bus_is_away_and_the_name_comes_back(self):
         self.daemon = self.start_daemon()
-        self.wait_for((self.folder / "run/hook.sock").exists, "virtguardd listens")
+        self.wait_for(self.socket.exists, "virtguardd listens")
         self.assertEqual(self.hook(PREPARE, xml("early", 2, 1))[0], ADMITTED)
         bus = self.start_bus()
         self.wait_for(lambda: self.property("DecisionsAdmitted") == 1, "on the bus that came later")
@@ -357,10 +205,6 @@ class Bus(unittest.TestCase):
         self.assertIsNone(second.poll())
 
     # ------------------------------------------------------------ clients that do not behave
-
-    def memory(self):
-        text = pathlib.Path(f"/proc/{self.daemon.pid}/status").read_text()
-        return int(re.search(r"VmRSS:\s+([0-9]+) kB", text)[1]) << 10
 
     def slowest_of_starts(self, count):
         slowest = 0
@@ -404,11 +248,4 @@ class Bus(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if os.geteuid() != 0:
-        print("SKIPPED: virtguardd's socket is root's, and this is not root")
-        sys.exit(77)
-    for tool in ("dbus-daemon", "busctl", "gdbus", "setpriv"):
-        if shutil.which(tool) is None:
-            print(f"SKIPPED: there is no {tool}")
-            sys.exit(77)
-    unittest.main(argv=sys.argv[:1] + sys.argv[4:])
+    alone.main(TOOLS)

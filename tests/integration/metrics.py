@@ -7,28 +7,20 @@
 import collections
 import json
 import os
-import pathlib
 import random
 import re
 import shutil
 import signal
-import socket
-import struct
 import subprocess
-import sys
-import tempfile
-import time
 import unittest
 
 from prometheus_client.parser import text_string_to_metric_families
 
+import alone
+from alone import ADMITTED, DEADLINE, PREPARE, RELEASE, SOURCE, STARTED
 from simulator import COLUMNS, GIB, MIB, domain, strict
 from topologies import Node, Topology, Writer
 
-DAEMON, CTL = sys.argv[1:3]
-DEADLINE = 20
-SOURCE = pathlib.Path(__file__).resolve().parents[2]
-PREPARE, STARTED, RELEASE = 1, 2, 3
 POLICY = """
 [overcommit]
 cpu = 1.15
@@ -50,46 +42,16 @@ def host():
     return Topology(nodes, [frozenset([cpu]) for cpu in range(8)])
 
 
-class Metrics(unittest.TestCase):
+class Metrics(alone.DaemonTest):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         self.textfiles = self.folder / "textfiles"
         self.textfiles.mkdir()
-        (self.folder / "host.xml").write_text(Writer(host()).xml())
-        (self.folder / "virtguard.toml").write_text(POLICY.format(self.textfiles))
-        self.socket = self.folder / "run/hook.sock"
-        with open(self.folder / "log", "wb") as log:
-            self.daemon = subprocess.Popen(
-                [DAEMON, "--run-dir", self.folder / "run", "--state-dir", self.folder / "state",
-                 "--policy-dir", self.folder, "--libvirt-uri", "test:///default", "--topology", self.folder / "host.xml"],
-                stderr=log)
-        self.addCleanup(self.daemon.wait, DEADLINE)
-        self.addCleanup(self.daemon.kill)
-        self.wait_for(lambda: self.ctl("status").returncode == 0 and self.status()["state"] == "ready")
-
-    def wait_for(self, condition):
-        deadline = time.monotonic() + DEADLINE
-        while not condition():
-            self.assertLess(time.monotonic(), deadline, (self.folder / "log").read_text())
-            time.sleep(0.05)
-
-    def ctl(self, *command):
-        return subprocess.run([CTL, "--socket", self.socket, *command], capture_output=True, text=True, timeout=DEADLINE)
-
-    def status(self):
-        return json.loads(self.ctl("status", "--json").stdout)
-
-    def hook(self, operation, xml):
-        """Whether it was admitted, of prepare."""
-        body = xml.encode()
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(str(self.socket))
-            connection.sendall(struct.pack("<4sHHQIII", b"VGRQ", 1, operation, time.clock_gettime_ns(time.CLOCK_BOOTTIME),
-                                           2000, 0, len(body)) + body)
-            reply = connection.recv(4096)
-        return reply[6:8] == b"\1\0"
+        self.topology = self.folder / "host.xml"
+        self.topology.write_text(Writer(host()).xml())
+        self.policy.write_text(POLICY.format(self.textfiles))
+        self.daemon = self.start_daemon()
+        self.wait_for(self.is_ready, "virtguardd is ready")
 
     def metrics(self, text):
         """Samples by name and labels."""
@@ -140,7 +102,7 @@ class Metrics(unittest.TestCase):
             memory = chance.randint(1, 3) * GIB if backing else chance.randint(1, 6 * 1024) * MIB
             xml = domain(f"guest-{number}", memory, chance.randint(1, 3), chance.randint(1, 12), backing=backing,
                          numatune=strict(chance.randint(0, 1)) if chance.random() < 0.5 else "")
-            admitted = self.hook(PREPARE, xml)
+            admitted = self.hook(PREPARE, xml)[0] == ADMITTED
             verdicts[admitted] += 1
             if admitted:
                 self.hook(chance.choice([STARTED, STARTED, RELEASE]), xml)
@@ -200,16 +162,13 @@ class Metrics(unittest.TestCase):
 
     def test_textfile(self):
         file = self.textfiles / "virtguard.prom"
-        self.wait_for(file.exists)
+        self.wait_for(file.exists, "the file is there")
         self.assertEqual(self.metrics(file.read_text())["virtguard_decisions_total", ("verdict", "refuse")], 0)
         self.assertEqual([entry.name for entry in self.textfiles.iterdir()], ["virtguard.prom"])
-        (self.folder / "virtguard.toml").write_text("")
+        self.policy.write_text("")
         self.daemon.send_signal(signal.SIGHUP)
-        self.wait_for(lambda: not file.exists())
+        self.wait_for(lambda: not file.exists(), "the file is gone")
 
 
 if __name__ == "__main__":
-    if os.geteuid() != 0:
-        print("SKIPPED: virtguardd's socket is root's, and this is not root")
-        sys.exit(77)
-    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
+    alone.main()

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""virtguardd alone, on a bus of its own, asked by busctl."""
+import json
+import re
+import socket
+import struct
+import os
+import subprocess
+
+import alone
+from alone import DEADLINE, SOURCE
+
+NAME, ROOT, MANAGER = "org.virtguard1", "/org/virtguard1", "org.virtguard1.Manager"
+NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+TOOLS = ("dbus-daemon", "busctl", "gdbus", "setpriv")
+
+# As a system's bus is: what is not allowed is denied.
+BUS_CONF = """<busconfig>
+<type>system</type><listen>unix:path={folder}/bus</listen><auth>EXTERNAL</auth>
+<policy context="default">
+  <allow user="*"/><deny own="*"/><deny send_type="method_call"/>
+  <allow send_type="signal"/>
+  <allow send_requested_reply="true" send_type="method_return"/>
+  <allow send_requested_reply="true" send_type="error"/>
+  <allow receive_type="method_call"/><allow receive_type="method_return"/>
+  <allow receive_type="error"/><allow receive_type="signal"/>
+  <allow send_destination="org.freedesktop.DBus"/>
+</policy>
+<include>{source}/conf/org.virtguard1.conf</include>
+{more}
+</busconfig>
+"""
+
+
+def path_of(number):
+    return f"{ROOT}/domain/00000000_0000_4000_8000_{number:012x}"
+
+
+class Raw:
+    """A client that does no more than it is told: it need not read."""
+
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self.socket.connect(path)
+        self.socket.settimeout(DEADLINE)
+        self.socket.sendall(b"\0AUTH EXTERNAL " + str(os.getuid()).encode().hex().encode() + b"\r\n")
+        self.socket.recv(100)
+        self.socket.sendall(b"BEGIN\r\n")
+        self.serial = 0
+        self.call("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "Hello")
+
+    def call(self, destination, path, interface, member, text=None):
+        """Sends a call; text is its one argument. False: the bus takes no more for now."""
+        self.serial += 1
+        body = b"" if text is None else struct.pack("<I", len(text)) + text.encode() + b"\0"
+        fields = b""
+        for code, kind, value in ((1, b"o", path), (2, b"s", interface), (3, b"s", member), (6, b"s", destination)):
+            fields += b"\0" * (-len(fields) % 8)
+            fields += bytes((code, 1)) + kind + b"\0" + struct.pack("<I", len(value)) + value.encode() + b"\0"
+        if text is not None:
+            fields += b"\0" * (-len(fields) % 8) + b"\x08\x01g\0\x01s\0"
+        message = struct.pack("<cBBBIII", b"l", 1, 0, 1, len(body), self.serial, len(fields)) + fields
+        message += b"\0" * (-len(message) % 8) + body
+        try:
+            self.socket.sendall(message)
+        except (BlockingIOError, TimeoutError):
+            return False
+        return True
+
+
+class BusTest(alone.DaemonTest):
+    more_conf = ""
+
+    def setUp(self):
+        super().setUp()
+        self.folder.chmod(0o755)  # for who is not root
+        (self.folder / "bus.conf").write_text(BUS_CONF.format(folder=self.folder, source=SOURCE, more=self.more_conf))
+        self.environment |= {"DBUS_SYSTEM_BUS_ADDRESS": f"unix:path={self.folder}/bus", "LC_ALL": "C.UTF-8"}
+
+    def start_bus(self):
+        return self.run_for_test(["dbus-daemon", f"--config-file={self.folder}/bus.conf", "--nofork"],
+                                 stderr=subprocess.DEVNULL)
+
+    def start(self):
+        """Bus and daemon, which knows of what libvirt runs."""
+        self.bus = self.start_bus()
+        self.daemon = self.start_daemon()
+        self.wait_for(lambda: self.property("State") == "ready", "virtguardd is on the bus")
+
+    def busctl(self, *arguments, prefix=()):
+        return subprocess.run([*prefix, "busctl", "--system", "--timeout=20", *arguments], env=self.environment,
+                              capture_output=True, text=True, timeout=2 * DEADLINE)
+
+    def ask(self, *arguments):
+        """What busctl --json says of a call."""
+        done = self.busctl("--json=short", *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)["data"] if done.stdout else None
+
+    def method(self, name, *arguments):
+        return self.ask("call", NAME, ROOT, MANAGER, name, *arguments)
+
+    def property(self, name):
+        done = self.busctl("--json=short", "get-property", NAME, ROOT, MANAGER, name)
+        return json.loads(done.stdout)["data"] if done.returncode == 0 else None
+
+    def properties(self):
+        """Those of the manager."""
+        found = self.ask("call", NAME, ROOT, "org.freedesktop.DBus.Properties", "GetAll", "s", MANAGER)[0]
+        return {name: value["data"] for name, value in found.items()}
+
+    def objects(self):
+        """{path: {interface: {property: value}}}"""
+        found = self.ask("call", NAME, ROOT, "org.freedesktop.DBus.ObjectManager", "GetManagedObjects")[0]
+        return {path: {interface: {name: value["data"] for name, value in properties.items()}
+                       for interface, properties in interfaces.items()} for path, interfaces in found.items()}
+
+    def memory(self):
+        """Resident bytes of virtguardd."""
+        with open(f"/proc/{self.daemon.pid}/status", encoding="ascii") as file:
+            return int(re.search(r"VmRSS:\s+([0-9]+) kB", file.read())[1]) << 10
