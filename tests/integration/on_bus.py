@@ -36,15 +36,22 @@ def path_of(number):
     return f"{ROOT}/domain/00000000_0000_4000_8000_{number:012x}"
 
 
+RETURN, ERROR = 2, 3  # types of messages
+
+
 class Raw:
     """A client that does no more than it is told: it need not read."""
 
-    def __init__(self, path):
+    def __init__(self, path, user=0):
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        self.socket.connect(path)
+        os.seteuid(user)  # the kernel tells the bus who a client was when it came
+        try:
+            self.socket.connect(path)
+        finally:
+            os.seteuid(0)
         self.socket.settimeout(DEADLINE)
-        self.socket.sendall(b"\0AUTH EXTERNAL " + str(os.getuid()).encode().hex().encode() + b"\r\n")
+        self.socket.sendall(b"\0AUTH EXTERNAL " + str(user).encode().hex().encode() + b"\r\n")
         self.socket.recv(100)
         self.socket.sendall(b"BEGIN\r\n")
         self.serial = 0
@@ -67,6 +74,18 @@ class Raw:
         except (BlockingIOError, TimeoutError):
             return False
         return True
+
+    def read(self):
+        """The next message to it: its type and its bytes."""
+        start = self.socket.recv(16, socket.MSG_WAITALL)
+        _, kind, _, _, body, _, fields = struct.unpack("<cBBBIII", start)
+        return kind, start + self.socket.recv(fields + -fields % 8 + body, socket.MSG_WAITALL)
+
+    def answer(self):
+        """The next that is an answer."""
+        while (message := self.read())[0] not in (RETURN, ERROR):
+            pass
+        return message
 
 
 class BusTest(alone.DaemonTest):
