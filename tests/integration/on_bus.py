@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""virtguardd alone, on a bus of its own, asked by busctl."""
+"""virtguardd alone, on a bus of its own, asked by busctl.
+
+VIRTGUARD_TEST_BUS chooses the bus: dbus-daemon, which it is unless said, or dbus-broker.
+"""
+import contextlib
 import json
+import os
+import pathlib
 import re
+import shutil
 import socket
 import struct
-import os
 import subprocess
 
 import alone
@@ -12,7 +18,8 @@ from alone import DEADLINE, SOURCE
 
 NAME, ROOT, MANAGER = "org.virtguard1", "/org/virtguard1", "org.virtguard1.Manager"
 NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
-TOOLS = ("dbus-daemon", "busctl", "gdbus", "setpriv")
+BUS = os.environ.get("VIRTGUARD_TEST_BUS") or "dbus-daemon"
+BUS_PROGRAMS = {"dbus-daemon": ["dbus-daemon"], "dbus-broker": ["dbus-broker-launch", "systemd-socket-activate"]}
 
 # As a system's bus is: what is not allowed is denied.
 BUS_CONF = """<busconfig>
@@ -98,8 +105,16 @@ class BusTest(alone.DaemonTest):
         self.environment |= {"DBUS_SYSTEM_BUS_ADDRESS": f"unix:path={self.folder}/bus", "LC_ALL": "C.UTF-8"}
 
     def start_bus(self):
-        return self.run_for_test(["dbus-daemon", f"--config-file={self.folder}/bus.conf", "--nofork"],
-                                 stderr=subprocess.DEVNULL)
+        command = ["dbus-daemon", "--nofork"]
+        if BUS == "dbus-broker":  # it gets its socket from whoever starts it
+            command = ["systemd-socket-activate", f"--listen={self.folder}/bus", "--setenv=DBUS_SYSTEM_BUS_ADDRESS",
+                       "dbus-broker-launch", "--scope=system"]
+        address = self.folder / "bus"
+        address.unlink(missing_ok=True)
+        bus = self.run_for_test([*command, f"--config-file={self.folder}/bus.conf"], stderr=subprocess.DEVNULL)
+        self.wait_for(address.exists, f"{BUS} listens")
+        address.chmod(0o666)
+        return bus
 
     def start(self):
         """Bus and daemon, which knows of what libvirt runs."""
@@ -139,3 +154,24 @@ class BusTest(alone.DaemonTest):
         """Resident bytes of virtguardd."""
         with open(f"/proc/{self.daemon.pid}/status", encoding="ascii") as file:
             return int(re.search(r"VmRSS:\s+([0-9]+) kB", file.read())[1]) << 10
+
+
+def make_way_for_broker():
+    """dbus-broker-launch logs to the journal, or not at all runs; and dbus-broker has to be in /usr/bin."""
+    alone.in_private_mounts()
+    subprocess.run(["mount", "-t", "tmpfs", "broker", "/run/systemd"], check=True)
+    os.mkdir("/run/systemd/journal")
+    journal = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    journal.bind("/run/systemd/journal/socket")
+    there = pathlib.Path(shutil.which("dbus-broker-launch")).parent
+    if there != pathlib.Path("/usr/bin") and subprocess.run(
+            ["mount", "-t", "overlay", "-o", f"lowerdir={there}:/usr/bin", "broker", "/usr/bin"], check=False).returncode:
+        alone.skip("dbus-broker is not in /usr/bin, and this kernel has no overlayfs to put it there")
+    return journal
+
+
+def main():
+    tools = (*BUS_PROGRAMS[BUS], "busctl", "gdbus", "setpriv")
+    is_broker = BUS == "dbus-broker" and os.geteuid() == 0 and all(map(shutil.which, tools))
+    with make_way_for_broker() if is_broker else contextlib.nullcontext():
+        alone.main(tools)

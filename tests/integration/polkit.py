@@ -7,20 +7,18 @@
 polkitd reads its rules, its actions and the users' groups where they always are, so the test has a mount
 namespace in which they are its own.
 """
-import os
 import pathlib
 import re
 import shutil
 import subprocess
-import sys
 import textwrap
 
 import alone
+import on_bus
 from alone import DEADLINE, SOURCE, xml
-from on_bus import ERROR, MANAGER, NAME, NOBODY, ROOT, TOOLS, BusTest, Raw
+from on_bus import ERROR, MANAGER, NAME, NOBODY, ROOT, BusTest, Raw
 
 POLKITD = "/usr/lib/polkit-1/polkitd"
-INSIDE = "VIRTGUARD_POLKIT_TEST_INSIDE"
 USERS = {"operator": 61001, "guest": 61002}
 # The one that the documentation shows; "operator" is one of the group.
 RULE = textwrap.dedent(re.search(r"^ +polkit\.addRule.*?^ +\}\);\n", (SOURCE / "docs/dbus.md").read_text(encoding="utf-8"),
@@ -146,9 +144,7 @@ class Polkit(BusTest):
 
 
 if __name__ == "__main__":
-    if os.geteuid() == 0 and not pathlib.Path(POLKITD).exists():
+    if not pathlib.Path(POLKITD).exists():
         alone.skip("there is no polkitd")
-    if os.geteuid() == 0 and INSIDE not in os.environ:
-        os.environ[INSIDE] = "1"
-        os.execvp("unshare", ["unshare", "--mount", "--propagation", "private", sys.executable, *sys.argv])
-    alone.main(TOOLS)
+    alone.in_private_mounts()
+    on_bus.main()
