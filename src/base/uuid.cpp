@@ -3,8 +3,6 @@
 
 #include <charconv>
 
-#include <fmt/format.h>
-
 namespace virtguard {
 
 std::optional<Uuid> Uuid::parse(std::string_view text) noexcept {
@@ -24,11 +22,14 @@ std::optional<Uuid> Uuid::parse(std::string_view text) noexcept {
 }
 
 std::string Uuid::text() const {
-    std::string result;
+    constexpr std::string_view digits = "0123456789abcdef";
+    std::string result(36, '-');
+    std::size_t at = 0;
     for (std::size_t i = 0; i < bytes.size(); ++i) {
         if (i == 4 || i == 6 || i == 8 || i == 10)
-            result += '-';
-        result += fmt::format("{:02x}", bytes[i]);
+            ++at;
+        result[at++] = digits[bytes[i] >> 4U];
+        result[at++] = digits[bytes[i] & 0xFU];
     }
     return result;
 }

@@ -27,10 +27,7 @@ Shortage shortage_in(const Resource& resource, const Pool& pool, const Occupancy
             shortage.requested += load.amount;
             needed += static_cast<Int128>(load.amount) * weights.of(load.whole);
         }
-    shortage.is_all = true;
-    for (const auto& [id, place] : pool.places)
-        if (place.allocatable() > 0 && !part.places.contains(id))
-            shortage.is_all = false;
+    shortage.is_all = occupancy.is_whole_pool(part.places);
     // The part of the request, its kinds in proportion, that would still fit.
     shortage.free = saturate(multiply_divide(part.state.slack, shortage.requested, needed));
     shortage.effective = part.state.effective;

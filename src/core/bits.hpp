@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace virtguard::core {
@@ -35,14 +36,48 @@ inline bool is_within(const std::vector<std::uint64_t>& words,
     return true;
 }
 
+/// The lowest bit that is set in a word of that index.
+inline std::uint32_t bit_at(std::size_t index, std::uint64_t word) {
+    return static_cast<std::uint32_t>(index * word_bits) +
+           static_cast<std::uint32_t>(std::countr_zero(word));
+}
+
+/// The first bit that is set in both, in the words from first to end.
+inline std::optional<std::uint32_t> first_common_bit(const std::vector<std::uint64_t>& words,
+                                                     const std::vector<std::uint64_t>& other,
+                                                     std::size_t first, std::size_t end) {
+    for (std::size_t i = first; i < end; ++i)
+        if (const std::uint64_t word = words[i] & other[i]; word != 0)
+            return bit_at(i, word);
+    return std::nullopt;
+}
+
+/// Calls what for each bit that is set in both, ascending, until it returns false. It may clear the
+/// bit it is called for.
+template <class What>
+void for_each_common_bit(const std::vector<std::uint64_t>& words,
+                         const std::vector<std::uint64_t>& other, What what) {
+    for (std::size_t i = 0; i < words.size(); ++i)
+        for (std::uint64_t word = words[i] & other[i]; word != 0; word &= word - 1)
+            if (!what(bit_at(i, word)))
+                return;
+}
+
 /// Calls what for each set bit, ascending, until it returns false.
 template <class What>
 void for_each_bit(const std::vector<std::uint64_t>& words, What what) {
-    for (std::size_t i = 0; i < words.size(); ++i)
-        for (std::uint64_t word = words[i]; word != 0; word &= word - 1)
-            if (!what(static_cast<std::uint32_t>(i * word_bits) +
-                      static_cast<std::uint32_t>(std::countr_zero(word))))
-                return;
+    for_each_common_bit(words, words, what);
+}
+
+/// The bit that is set when no other is.
+inline std::optional<std::uint32_t> only_bit(const std::vector<std::uint64_t>& words) {
+    std::optional<std::uint32_t> only;
+    int count = 0;
+    for_each_bit(words, [&](std::uint32_t bit) {
+        only = bit;
+        return ++count < 2;
+    });
+    return count == 1 ? only : std::nullopt;
 }
 
 } // namespace virtguard::core

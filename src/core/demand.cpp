@@ -119,6 +119,8 @@ void Builder::add_dedicated(int pu, std::int64_t count) {
 }
 
 void Builder::note_unusable() {
+    if (partly_unusable_.empty())
+        return;
     const IdSet usable = host_.pus_of(host_.shared_cpus) - host_.outside_slice;
     const IdSet unusable = partly_unusable_ - usable;
     if (!unusable.empty())
@@ -175,11 +177,10 @@ IdSet Builder::nodes_for(const MemoryPart& part, const Resource& resource, std::
         overhead_nodes_ |= host_.pool(Resource::memory())->unbound;
         return pool == nullptr ? IdSet{} : pool->unbound;
     }
-    const IdSet nodes = host_.pool(Resource::memory())->all();
-    if (const IdSet absent = *part.bound_to - nodes; !absent.empty())
+    if (const IdSet absent = *part.bound_to - host_.nodes; !absent.empty())
         absent_nodes_[{resource, absent}] += amount;
-    overhead_nodes_ |= *part.bound_to & nodes;
-    return pool == nullptr ? IdSet{} : *part.bound_to & nodes;
+    overhead_nodes_ |= *part.bound_to & host_.nodes;
+    return pool == nullptr ? IdSet{} : *part.bound_to & host_.nodes;
 }
 
 void Builder::add_memory(const MemoryPart& part) {
@@ -243,13 +244,16 @@ Demand make_demand(const Domain& domain, const Host& host, const Policy& policy)
     return Builder(domain, host, policy).build();
 }
 
-Demand make_held_demand(const Domain& domain, const Host& host, const Policy& policy) {
-    Demand demand = make_demand(domain, host, policy);
+Demand as_held(Demand demand, const Host& host) {
     for (Piece& piece : demand.pieces)
         if (const Pool* pool = host.pool(piece.resource); piece.places.empty() && pool != nullptr)
             piece.places = pool->unbound.empty() ? pool->all() : pool->unbound;
     merge_pieces(demand.pieces);
     return demand;
+}
+
+Demand make_held_demand(const Domain& domain, const Host& host, const Policy& policy) {
+    return as_held(make_demand(domain, host, policy), host);
 }
 
 void merge_pieces(std::vector<Piece>& pieces) {

@@ -47,8 +47,9 @@ struct Demand {
 /// demand.
 [[nodiscard]] Demand make_demand(const Domain& domain, const Host& host, const Policy& policy);
 
-/// The same for a guest that is let in or runs: a piece whose places the host does not have lies
+/// The demand of a guest that is let in or runs: a piece whose places the host does not have lies
 /// somewhere all the same, and is counted where an unbound one may lie.
+[[nodiscard]] Demand as_held(Demand demand, const Host& host);
 [[nodiscard]] Demand make_held_demand(const Domain& domain, const Host& host, const Policy& policy);
 
 /// Makes pieces canonical: sorted by key_of(), those alike added up.

@@ -38,7 +38,7 @@ std::optional<Answer> Guard::admit(const Domain& domain, Instant when, IfKept if
              answer(domain, /*with_returning=*/false).decision.admitted())
         return std::nullopt;
     if (given.decision.admitted() && !is_older(identity_of(domain), when))
-        record(domain, GuestState::pending, when);
+        record(domain, GuestState::pending, when, as_held(given.demand, host_));
     return given;
 }
 
@@ -226,7 +226,8 @@ bool Guard::is_older(const std::string& identity, Instant when) const {
            (left != departed_.end() && when < left->second);
 }
 
-void Guard::record(const Domain& domain, GuestState state, Instant when) {
+void Guard::record(const Domain& domain, GuestState state, Instant when,
+                   std::optional<Demand> held) {
     // What a look finds each minute of each guest is mostly what is known.
     const std::string identity = identity_of(domain);
     const Guest* known = ledger_.find(identity);
@@ -237,12 +238,12 @@ void Guard::record(const Domain& domain, GuestState state, Instant when) {
         guest.since = known->since;
     if (known != nullptr && known->state == GuestState::running && state == GuestState::running)
         guest.residency = known->residency;
-    put(std::move(guest));
+    put(std::move(guest), std::move(held));
 }
 
-void Guard::put(Guest guest) {
+void Guard::put(Guest guest, std::optional<Demand> held) {
     guest.scheduler = ownership_of(guest.domain, policy_.scheduler).scheduler;
-    guest.demand = make_held_demand(guest.domain, host_, policy_);
+    guest.demand = held ? *std::move(held) : make_held_demand(guest.domain, host_, policy_);
     guest.bind(host_);
     ledger_.put(std::move(guest));
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/instant.hpp"
@@ -59,7 +60,7 @@ class Guard {
 
     /// Takes up a guest as it is, in place of the one of that identity: what an earlier daemon
     /// knew. Its owner and demand are worked out anew.
-    void put(Guest guest);
+    void put(Guest guest) { put(std::move(guest), std::nullopt); }
     /// Identities of guests that came, went or changed since this was last asked.
     [[nodiscard]] std::set<std::string> take_changed() { return ledger_.take_changed(); }
 
@@ -139,7 +140,10 @@ class Guard {
     [[nodiscard]] Answer answer(const Domain& domain, bool with_returning);
     void forget(const std::string& identity, Instant when);
     void note_departure(const std::string& identity, Instant when);
-    void record(const Domain& domain, GuestState state, Instant when);
+    /// held: the domain's demand where it has just been worked out.
+    void record(const Domain& domain, GuestState state, Instant when,
+                std::optional<Demand> held = {});
+    void put(Guest guest, std::optional<Demand> held);
 
     Topology topology_;
     Policy policy_;
@@ -147,10 +151,11 @@ class Guard {
     Ledger ledger_;
     ForeignPages foreign_pages_;
     ForeignMemory foreign_memory_;
-    std::vector<Piece> foreign_hugepages_;    ///< by the counters last read
-    std::optional<Instant> last_look_;        ///< the beginning of the last complete look
-    std::map<std::string, Instant> departed_; ///< when guests left; for messages that come late
-    std::size_t tidy_departed_at_ = 1024;     ///< the size at which old ones are dropped
+    std::vector<Piece> foreign_hugepages_; ///< by the counters last read
+    std::optional<Instant> last_look_;     ///< the beginning of the last complete look
+    std::unordered_map<std::string, Instant>
+        departed_;                        ///< when guests left; for messages that come late
+    std::size_t tidy_departed_at_ = 1024; ///< the size at which old ones are dropped
 };
 
 } // namespace virtguard::core

@@ -105,10 +105,9 @@ void add_hugepage_pools(Host& host, const Topology& topology, const Policy& poli
                         checked_round_up(wanted->second, pages.page_size).value_or(place.capacity));
         }
     }
-    const IdSet nodes = host.pools[Resource::memory()].all();
     for (auto& [resource, pool] : host.pools)
         if (resource.kind == Resource::Kind::hugepages)
-            pool.unbound = unbound_nodes(pool.all(), nodes, policy);
+            pool.unbound = unbound_nodes(pool.all(), host.nodes, policy);
 }
 
 /// One group of PUs per CPU.
@@ -229,6 +228,7 @@ Host make_host(const Topology& topology, const Policy& policy) {
     host.offline = topology.offline;
     add_cpus(host, topology, policy);
     for (const Node& node : topology.nodes) {
+        host.nodes.insert(node.id);
         host.node_pus[node.id] = node.pus;
         host.node_cpus[node.id] = host.cpus_of(node.pus);
     }

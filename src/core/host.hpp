@@ -40,6 +40,7 @@ struct Pool {
 struct Host {
     static constexpr int no_cpu = -1;
 
+    IdSet nodes; ///< the ids of all its nodes
     std::map<Resource, Pool> pools;
     std::map<int, IdSet> node_pus;  ///< the online PUs local to each node, by node id
     std::map<int, IdSet> node_cpus; ///< the CPUs they belong to

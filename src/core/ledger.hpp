@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -45,8 +46,14 @@ struct PieceClass {
     friend auto operator<=>(const PieceClass&, const PieceClass&) = default;
 };
 
+struct PieceClassHash {
+    [[nodiscard]] std::size_t operator()(const PieceClass& piece_class) const noexcept {
+        return piece_class.places.hash() * 2 + (piece_class.whole ? 1 : 0);
+    }
+};
+
 /// All that is held, added up; what decisions are made on. Holds no class whose share is nothing.
-using Classes = std::map<PieceClass, Share>;
+using Classes = std::unordered_map<PieceClass, Share, PieceClassHash>;
 
 class Holdings {
   public:
@@ -129,6 +136,11 @@ class Ledger {
 
   public:
     explicit Ledger(const Host& host) : holdings_(host) {}
+    Ledger(const Ledger&) = delete; // by_identity_ refers to guests_
+    Ledger& operator=(const Ledger&) = delete;
+    Ledger(Ledger&&) = default;
+    Ledger& operator=(Ledger&&) = default;
+    ~Ledger() = default;
 
     [[nodiscard]] const std::map<std::string, Guest>& guests() const { return guests_; }
     [[nodiscard]] const Guest* find(const std::string& identity) const;
@@ -186,6 +198,7 @@ class Ledger {
     };
 
   private:
+    Guest& add(const std::string& identity);
     void account(const Guest& guest, int sign);
 
     using Booked = std::map<std::string, std::vector<Piece>>; ///< by a reservation's name
@@ -204,7 +217,11 @@ class Ledger {
     /// Who may draw on these came, changed or went, or what they reserve did.
     void rebook(std::set<std::string> names);
 
-    std::map<std::string, Guest> guests_;
+    using Guests = std::map<std::string, Guest>;
+
+    Guests guests_;
+    /// The same, found without a walk through a tree of ten thousand: a start asks several times.
+    std::unordered_map<std::string_view, Guests::iterator> by_identity_;
     std::map<std::string, Reservation> reservations_;
     Booked booked_; ///< what each reservation has left
     std::vector<Piece> foreign_;

@@ -3,17 +3,12 @@
 
 #include <algorithm>
 #include <cassert>
-#include <limits>
+#include <optional>
 #include <utility>
 
 #include "core/bits.hpp"
 
 namespace virtguard::core {
-
-namespace {
-
-constexpr std::uint32_t no_site = std::numeric_limits<std::uint32_t>::max();
-} // namespace
 
 Weights weights_of(const Resource& resource, const Ratio& ratio) {
     const bool whole_is_stretched = resource == Resource::memory() && ratio.is_below_one();
@@ -40,7 +35,7 @@ Occupancy::Occupancy(const std::map<int, std::int64_t>& allocatable, PoolRules r
     known_.resize(sites_.size() / word_bits + 1);
     open_.resize(known_.size());
     reached_.resize(known_.size());
-    site_trail_.resize(sites_.size());
+    site_from_.resize(sites_.size());
     for (const auto& [place, amount] : allocatable) {
         const auto at = static_cast<std::size_t>(place);
         sites_[at].allocatable = amount;
@@ -67,17 +62,12 @@ Occupancy::Occupancy(const Host& host, const Resource& resource)
 
 void Occupancy::hold(const IdSet& places, bool whole, std::int64_t amount) {
     ++version_;
-    const Words sites = words_of(places);
-    int count = 0;
-    Index only = no_site;
-    for_each_bit(sites, [&](Index site) {
-        only = site;
-        return ++count < 2;
-    });
-    if (count == 1)
-        change_site(only, whole, amount);
+    if (const auto known = class_by_places_.find(places); known != class_by_places_.end())
+        change_class(known->second, whole, amount);
+    else if (Words sites = words_of(places); const std::optional<Index> only = only_bit(sites))
+        change_site(*only, whole, amount);
     else
-        change_class(class_of(places), whole, amount);
+        change_class(add_class(places, std::move(sites)), whole, amount);
     if (amount < 0 && uncarried_ > 0 && !trying_)
         carry_missing();
 }
@@ -152,20 +142,18 @@ Occupancy::Words Occupancy::words_of(const IdSet& places) const {
     return words;
 }
 
-Occupancy::Index Occupancy::class_of(const IdSet& places) {
-    const auto known = class_by_places_.find(places);
-    if (known != class_by_places_.end())
-        return known->second;
+Occupancy::Index Occupancy::add_class(const IdSet& places, Words sites) {
     Index index = static_cast<Index>(classes_.size());
     if (free_classes_.empty()) {
         classes_.emplace_back();
-        class_trail_.emplace_back();
+        class_from_.emplace_back();
+        reached_classes_.resize(classes_.size() / word_bits + 1);
     } else {
         index = free_classes_.back();
         free_classes_.pop_back();
     }
     Class& fresh = classes_[index];
-    fresh = {.places = places, .sites = words_of(places)};
+    fresh = {.sites = std::move(sites), .places = places};
     while (fresh.first_word < fresh.sites.size() && fresh.sites[fresh.first_word] == 0)
         ++fresh.first_word;
     fresh.end_word = fresh.sites.size();
@@ -227,19 +215,19 @@ Int128 Occupancy::part_on(Index class_index, Index site_index) const {
 /// Carries as much of a class's amount as possible; how much.
 Int128 Occupancy::carry(const Words& from, Index index, Int128 amount) {
     Int128 left = amount;
-    const auto fill = [&](Index site) {
-        if (has(open_, site)) {
+    const auto fill = [&] {
+        for_each_common_bit(from, open_, [&](Index site) {
             const Int128 taken = take_room(site, left);
             put(index, site, taken);
             left -= taken;
-        }
-        return left > 0;
+            return left > 0;
+        });
     };
-    for_each_bit(from, fill);
+    fill();
     for (std::ptrdiff_t found = 0; left > 0 && (found = search(from)) >= 0;) {
         // Frees room on one of our sites, and takes it.
         (void)move_along(static_cast<Index>(found), from, left);
-        for_each_bit(from, fill);
+        fill();
     }
     return amount - left;
 }
@@ -259,36 +247,42 @@ Int128 Occupancy::carry_on_site(Index index, Int128 amount) {
 /// Breadth first from sites that are full, over what lies on them and can move; the site with room
 /// that it found, or -1 when there is none: then reached_ is what it reached.
 std::ptrdiff_t Occupancy::search(const Words& from) {
-    ++mark_;
     reached_ = from;
+    std::ranges::fill(reached_classes_, 0);
     queue_.clear();
     for_each_bit(from, [&](Index site) {
         queue_.push_back(site);
         return true;
     });
-    for (std::size_t next = 0; next < queue_.size(); ++next) {
+    for (std::size_t next = 0; next < queue_.size(); ++next)
         for (const Index class_index : sites_[queue_[next]].classes) {
-            Trail& trail = class_trail_[class_index];
-            if (trail.mark == mark_)
+            if (has(reached_classes_, class_index))
                 continue;
-            trail = {mark_, queue_[next]};
+            set(reached_classes_, class_index);
+            class_from_[class_index] = queue_[next];
             const Class& held = classes_[class_index];
-            for (std::size_t i = held.first_word; i < held.end_word; ++i) {
-                std::uint64_t fresh = held.sites[i] & ~reached_[i];
-                reached_[i] |= fresh;
-                const std::uint64_t hit = fresh & open_[i];
-                for (fresh = hit != 0 ? hit : fresh; fresh != 0; fresh &= fresh - 1) {
-                    const auto site = static_cast<Index>(i * word_bits) +
-                                      static_cast<Index>(std::countr_zero(fresh));
-                    site_trail_[site] = {mark_, class_index};
-                    if (hit != 0)
-                        return site;
-                    queue_.push_back(site);
-                }
+            if (const auto found =
+                    first_common_bit(held.sites, open_, held.first_word, held.end_word)) {
+                site_from_[*found] = class_index;
+                return *found;
             }
+            reach(class_index);
+        }
+    return -1;
+}
+
+/// Queues the sites of a class that were not reached yet.
+void Occupancy::reach(Index class_index) {
+    const Class& held = classes_[class_index];
+    for (std::size_t i = held.first_word; i < held.end_word; ++i) {
+        std::uint64_t fresh = held.sites[i] & ~reached_[i];
+        reached_[i] |= fresh;
+        for (; fresh != 0; fresh &= fresh - 1) {
+            const Index site = bit_at(i, fresh);
+            site_from_[site] = class_index;
+            queue_.push_back(site);
         }
     }
-    return -1;
 }
 
 /// Moves what lies on the way to a found site one step on, up to an amount; that much room is free
@@ -296,15 +290,15 @@ std::ptrdiff_t Occupancy::search(const Words& from) {
 Int128 Occupancy::move_along(Index found, const Words& from, Int128 amount) {
     amount = std::min(amount, sites_[found].room);
     for (Index site = found; !has(from, site);) {
-        const Index class_index = site_trail_[site].from;
-        site = class_trail_[class_index].from;
+        const Index class_index = site_from_[site];
+        site = class_from_[class_index];
         amount = std::min(amount, part_on(class_index, site));
     }
     use_room(found, amount);
     Index site = found;
     while (!has(from, site)) {
-        const Index class_index = site_trail_[site].from;
-        const Index previous = class_trail_[class_index].from;
+        const Index class_index = site_from_[site];
+        const Index previous = class_from_[class_index];
         put(class_index, site, amount);
         put(class_index, previous, -amount);
         site = previous;

@@ -101,6 +101,9 @@ class Occupancy {
     /// node with no pages of this size) is no way out.
     [[nodiscard]] bool is_bound_to(const IdSet& part, const IdSet& places) const;
 
+    /// No place of the pool lies outside the part.
+    [[nodiscard]] bool is_whole_pool(const IdSet& part) const;
+
     /// What a part has, and what is bound to it.
     [[nodiscard]] PartState state_of(const IdSet& part) const;
 
@@ -127,12 +130,13 @@ class Occupancy {
         Index site = 0;
         Int128 amount = 0;
     };
-    /// All that is held on one set of two or more sites.
+    /// All that is held on one set of two or more sites. What the search reads stands first, on
+    /// one line of the processor's cache.
     struct Class {
-        IdSet places;
-        Words sites;
         std::size_t first_word = 0; ///< of sites, the words that are not all zero lie
         std::size_t end_word = 0;   ///< in [first_word, end_word)
+        Words sites;
+        IdSet places;
         Amounts held;
         Int128 missing = 0;         ///< of held, what is not carried
         std::vector<Part> parts;    ///< where the rest lies, by site, none empty
@@ -145,11 +149,6 @@ class Occupancy {
         Int128 missing = 0;         ///< of bound, what is not carried
         std::vector<Index> classes; ///< those with a part here
         std::uint64_t refusals = 0; ///< as of Class
-    };
-    /// How the search came to a site or class; valid where its mark is the current one.
-    struct Trail {
-        std::uint64_t mark = 0;
-        Index from = 0;
     };
     struct Refusal {
         std::vector<std::pair<IdSet, bool>> asked; ///< the loads' sets and kinds
@@ -167,7 +166,7 @@ class Occupancy {
 
     [[nodiscard]] Words words_of(const IdSet& places) const;
     [[nodiscard]] static IdSet part_of(const Words& sites, const IdSet& named);
-    [[nodiscard]] Index class_of(const IdSet& places);
+    [[nodiscard]] Index add_class(const IdSet& places, Words sites);
     void change_class(Index index, bool whole, std::int64_t amount);
     void change_site(Index index, bool whole, std::int64_t amount);
     [[nodiscard]] Int128 carry_on_site(Index index, Int128 amount);
@@ -177,6 +176,7 @@ class Occupancy {
     Int128 take_room(Index index, Int128 amount);
     Int128 carry(const Words& from, Index index, Int128 amount);
     [[nodiscard]] std::ptrdiff_t search(const Words& from);
+    void reach(Index class_index);
     Int128 move_along(Index found, const Words& from, Int128 amount);
     void put(Index class_index, Index site_index, Int128 amount);
     void use_room(Index site_index, Int128 amount);
@@ -201,11 +201,13 @@ class Occupancy {
     std::uint64_t version_ = 0;
     bool trying_ = false; ///< what is done now will be undone
 
-    std::vector<Trail> site_trail_;
-    std::vector<Trail> class_trail_;
+    // The last search: what it reached, and from which class it came to a site and from which site
+    // to a class. Small, since a search goes through all of it.
     std::vector<Index> queue_;
     Words reached_;
-    std::uint64_t mark_ = 0; ///< of the current search; never comes again
+    Words reached_classes_;
+    std::vector<Index> site_from_;
+    std::vector<Index> class_from_;
 
     std::array<Refusal, max_refusals> refusals_;
     std::size_t next_refusal_ = 0;

@@ -121,14 +121,14 @@ bool Occupancy::surely_fits_alone(std::span<const Load> loads) const {
     return std::ranges::all_of(loads, [&](const Load& load) {
         if (load.places->count() == 1)
             return true;
-        Int128 room = 0;
-        for_each_bit(words_of(*load.places), [&](Index site) {
-            room += sites_[site].allocatable;
-            return true;
-        });
+        Int128 lacking = together;
         for (const auto& [place, amount] : bound)
-            room -= load.places->contains(place) ? amount : 0;
-        return room >= together;
+            lacking += load.places->contains(place) ? amount : 0;
+        for_each_bit(words_of(*load.places), [&](Index site) {
+            lacking -= sites_[site].allocatable;
+            return lacking > 0;
+        });
+        return lacking <= 0;
     });
 }
 
@@ -137,6 +137,10 @@ bool Occupancy::is_bound_to(const IdSet& part, const IdSet& places) const {
         return true;
     const Words sites = words_of(places);
     return has_any(sites) && is_within(sites, words_of(part), 0, sites.size());
+}
+
+bool Occupancy::is_whole_pool(const IdSet& part) const {
+    return is_within(known_, words_of(part), 0, known_.size());
 }
 
 PartState Occupancy::state_of(const IdSet& places) const {

@@ -134,6 +134,7 @@ class Crowd {
         const auto end = Clock::now();
         if (admitted)
             guard_->released(identity_of(domain), now_);
+        (void)guard_->take_changed(); // as the daemon does at the end of each turn
         return {std::chrono::duration<double, std::micro>(end - begin).count(),
                 admitted && line.empty()};
     }
