@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bus/connection.hpp"
 
+#include <string_view>
 #include <utility>
 
 #include "bus/names.hpp"
@@ -41,8 +42,8 @@ Result<std::unique_ptr<Connection>> Connection::open(sd_event* loop, std::int64_
         return std::unexpected(slots.error());
     for (SlotPtr& slot : *slots)
         connection->slots_.push_back(std::move(slot));
-    connection->methods_ =
-        std::make_unique<Methods>(connection->bus_.get(), connection->shown_, std::move(actions));
+    connection->methods_ = std::make_unique<Methods>(connection->bus_.get(), connection->shown_,
+                                                     connection->answers_, std::move(actions));
     if (auto added = connection->methods_->add(); !added)
         return std::unexpected(added.error());
     return connection;
@@ -124,13 +125,39 @@ int Connection::on_name(sd_bus_message* reply) {
 int Connection::filter(sd_bus_message* message) {
     if (ended_)
         return 1;
+    (void)answer(); // whoever asks and asks does not keep others waiting for ever
     const std::uint64_t behind = unsent();
-    if (behind < max_unsent || sd_bus_message_is_method_call(message, nullptr, nullptr) <= 0)
+    if (sd_bus_message_is_method_call(message, nullptr, nullptr) <= 0)
         return 0;
+    if (behind < max_unsent)
+        return ask_for_objects(message);
     if (behind < max_unsent_errors)
         (void)sd_bus_reply_method_errorf(message, SD_BUS_ERROR_LIMITS_EXCEEDED,
                                          "too many answers wait for being read");
     return 1;
+}
+
+/// 1: it was that call. sd-bus's own answer would take all of its time in one turn.
+int Connection::ask_for_objects(sd_bus_message* call) {
+    if (sd_bus_message_is_method_call(call, "org.freedesktop.DBus.ObjectManager",
+                                      "GetManagedObjects") <= 0 ||
+        sd_bus_message_get_path(call) != std::string_view(manager_path) ||
+        sd_bus_message_has_signature(call, "") <= 0)
+        return 0;
+    (void)answers_.ask(call, "{oa{sa{sv}}}",
+                       [this, path = std::string()](sd_bus_message* answer) mutable {
+                           return append_objects(answer, shown_, path);
+                       });
+    return 1;
+}
+
+Told Connection::answer() {
+    if (!answers_.has_more())
+        return Told::all;
+    if (unsent() >= max_unsent)
+        return Told::behind;
+    answers_.go_on();
+    return answers_.has_more() ? Told::more : Told::all;
 }
 
 Told Connection::tell() {

@@ -15,6 +15,7 @@
 
 #include "base/error.hpp"
 #include "bus/handles.hpp"
+#include "bus/long_answers.hpp"
 #include "bus/methods.hpp"
 #include "bus/picture.hpp"
 
@@ -22,7 +23,8 @@ struct sd_event;
 
 namespace virtguard::bus {
 
-/// more: there was too much for one turn of the loop; behind: the bus has not read all there is.
+/// What came of a turn. more: there was too much for one turn of the loop; behind: the bus has not
+/// read all there is.
 enum class Told { all, more, behind };
 
 class Connection {
@@ -38,6 +40,7 @@ class Connection {
         std::function<Picture()> picture; ///< asked when the bus has taken us in
         std::function<void()> joined;     ///< the name is ours: tell changes from now on
         std::function<void(const std::string& why)> lost; ///< it ended; nothing more is run
+        LongAnswers::Handlers answers; ///< begins: it may show() something newer first
     };
 
     /// Connects, as soon as something listens at the address. Smaller priorities of sd-event's are
@@ -51,21 +54,28 @@ class Connection {
 
     /// The name is ours.
     [[nodiscard]] bool has_joined() const { return joined_; }
-    /// Shows this from then on.
+    /// Shows this from then on. Not while may_show() says no: a long answer is of one picture.
+    [[nodiscard]] bool may_show() const { return !answers_.is_amid(); }
     void show(Picture picture) { shown_ = std::move(picture); }
     /// Signals what has changed since it last was told, as far as the bus takes it.
     [[nodiscard]] Told tell();
     /// Signals that a start was decided. False: the bus has not read all there is, so later.
     [[nodiscard]] bool announce(const core::DecidedStart& start);
 
+    /// Builds a part of a long answer, as far as the bus takes it. To be called while there are
+    /// some, and nothing else waits.
+    [[nodiscard]] Told answer();
+
   private:
-    explicit Connection(Handlers handlers) : handlers_(std::move(handlers)) {}
+    explicit Connection(Handlers handlers)
+        : handlers_(std::move(handlers)), answers_(handlers_.answers) {}
     [[nodiscard]] int start(sd_event* loop, std::int64_t priority, const std::string& address);
     [[nodiscard]] int watch_ends();
     [[nodiscard]] int on_connected(sd_bus_message* signal);
     [[nodiscard]] int on_disconnected(sd_bus_message* signal);
     [[nodiscard]] int on_name(sd_bus_message* reply);
     [[nodiscard]] int filter(sd_bus_message* message);
+    [[nodiscard]] int ask_for_objects(sd_bus_message* call);
     [[nodiscard]] std::uint64_t unsent() const;
     void end(const std::string& why);
 
@@ -78,6 +88,7 @@ class Connection {
     bool joined_ = false;
     bool ended_ = false;
     BusPtr bus_;
+    LongAnswers answers_;
     std::unique_ptr<Methods> methods_;
     std::vector<SlotPtr> slots_; ///< they end before the bus, and that before what they show
 };

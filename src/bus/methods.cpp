@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bus/methods.hpp"
 
+#include <algorithm>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -44,58 +46,83 @@ Result<std::string> read_text(sd_bus_message* call, const char* name, std::size_
     return text;
 }
 
-/// Builds a message by steps and sends it, unless one of them fails.
-class Builder {
+/// Appends to a message, until one step fails.
+class Appender {
   public:
-    explicit Builder(sd_bus_message* reply_to) {
-        sd_bus_message* raw = nullptr;
-        r_ = sd_bus_message_new_method_return(reply_to, &raw);
-        message_.reset(raw);
-    }
-    Builder(sd_bus* bus, const char* signal) {
-        sd_bus_message* raw = nullptr;
-        r_ = sd_bus_message_new_signal(bus, &raw, manager_path, manager_interface, signal);
-        message_.reset(raw);
-    }
+    explicit Appender(sd_bus_message* message, int r = 0) : message_(message), r_(r) {}
 
     template <class Value>
-    Builder& add(const Value& value) {
-        if (r_ >= 0)
-            r_ = append(message_.get(), value);
-        return *this;
+    Appender& add(const Value& value) {
+        return step([&] { return append(message_, value); });
     }
-    Builder& add(std::string_view text) { return add(std::string(text)); }
-    Builder& add_path(const std::string& path) {
-        if (r_ >= 0)
-            r_ = sd_bus_message_append(message_.get(), "o", path.c_str());
-        return *this;
+    Appender& add(std::string_view text) { return add(std::string(text)); }
+    Appender& add_path(const std::string& path) {
+        return step([&] { return sd_bus_message_append(message_, "o", path.c_str()); });
     }
-    Builder& open(char container, const char* of) {
-        if (r_ >= 0)
-            r_ = sd_bus_message_open_container(message_.get(), container, of);
-        return *this;
+    Appender& open(char container, const char* of) {
+        return step([&] { return sd_bus_message_open_container(message_, container, of); });
     }
-    Builder& close() {
-        if (r_ >= 0)
-            r_ = sd_bus_message_close_container(message_.get());
-        return *this;
+    Appender& close() {
+        return step([&] { return sd_bus_message_close_container(message_); });
     }
-    [[nodiscard]] int send() { return r_ < 0 ? r_ : sd_bus_message_send(message_.get()); }
+    [[nodiscard]] int send() {
+        return step([&] { return sd_bus_message_send(message_); }).error();
+    }
+    /// 0, or a negative errno.
+    [[nodiscard]] int error() const { return std::min(r_, 0); }
 
   private:
-    MessagePtr message_;
-    int r_ = 0;
+    template <class Step>
+    Appender& step(Step step) {
+        if (r_ >= 0)
+            r_ = step();
+        return *this;
+    }
+
+    sd_bus_message* message_;
+    int r_;
 };
 
 int reply_outcome(sd_bus_message* call, const Result<core::Outcome>& outcome) {
     if (!outcome)
         return reply_error(call, outcome.error());
     const core::Verdict verdict = outcome->admitted ? core::Verdict::admit : core::Verdict::refuse;
-    return Builder(call)
+    sd_bus_message* raw = nullptr;
+    const int r = sd_bus_message_new_method_return(call, &raw);
+    const MessagePtr reply(raw);
+    return Appender(raw, r)
         .add(core::verdict_name(verdict))
         .add(outcome->reasons)
         .add(without_zeros(outcome->demand))
         .send();
+}
+
+// Elements of long answers, and a turn's share of them: a fifth of a millisecond of work.
+constexpr const char* domain_type = "(ssssa{sx}o)";
+constexpr int domains_per_turn = 64;
+constexpr const char* decision_type = "(tssssa(sssxxxss))";
+constexpr std::size_t decisions_per_turn = 8;
+
+void append_domain(Appender& to, const std::string& path, const core::GuestReport& guest) {
+    to.open(SD_BUS_TYPE_STRUCT, "ssssa{sx}o")
+        .add(guest.name)
+        .add(guest.uuid.value_or(Uuid{}).text())
+        .add(guest.scheduler)
+        .add(core::state_name(guest.state))
+        .add(without_zeros(guest.demand))
+        .add_path(path)
+        .close();
+}
+
+void append_decision(Appender& to, const core::DecidedStart& start) {
+    to.open(SD_BUS_TYPE_STRUCT, "tssssa(sssxxxss)")
+        .add(std::optional(start.time))
+        .add(start.name)
+        .add(start.uuid ? start.uuid->text() : "")
+        .add(start.scheduler)
+        .add(core::verdict_name(start.verdict))
+        .add(start.reasons)
+        .close();
 }
 
 } // namespace
@@ -152,38 +179,35 @@ int Methods::explain(sd_bus_message* message) {
 }
 
 int Methods::list_domains(sd_bus_message* message) {
-    Builder reply(message);
-    reply.open(SD_BUS_TYPE_ARRAY, "(ssssa{sx}o)");
-    for (const auto& [path, domain] : picture_.domains) {
-        const core::GuestReport& guest = domain.guest;
-        reply.open(SD_BUS_TYPE_STRUCT, "ssssa{sx}o")
-            .add(guest.name)
-            .add(guest.uuid.value_or(Uuid{}).text())
-            .add(guest.scheduler)
-            .add(core::state_name(guest.state))
-            .add(without_zeros(guest.demand))
-            .add_path(path)
-            .close();
-    }
-    return reply.close().send();
+    auto part = [this, last = std::string()](sd_bus_message* answer) mutable {
+        Appender to(answer);
+        int left = domains_per_turn;
+        const auto& domains = picture_.domains;
+        for (auto each = domains.upper_bound(last); left > 0 && each != domains.end(); ++each) {
+            append_domain(to, each->first, each->second.guest);
+            last = each->first;
+            --left;
+        }
+        return to.error() < 0 ? to.error() : left == 0 ? 1 : 0;
+    };
+    return answers_.ask(message, domain_type, std::move(part));
 }
 
 int Methods::recent_decisions(sd_bus_message* message) {
     std::uint32_t most = 0;
     if (const int r = sd_bus_message_read(message, "u", &most); r < 0)
         return r;
-    Builder reply(message);
-    reply.open(SD_BUS_TYPE_ARRAY, "(tssssa(sssxxxss))");
-    for (const core::DecidedStart& start : actions_.recent(most))
-        reply.open(SD_BUS_TYPE_STRUCT, "tssssa(sssxxxss)")
-            .add(std::optional(start.time))
-            .add(start.name)
-            .add(start.uuid ? start.uuid->text() : "")
-            .add(start.scheduler)
-            .add(core::verdict_name(start.verdict))
-            .add(start.reasons)
-            .close();
-    return reply.close().send();
+    auto part = [this, most, starts = std::optional<std::vector<core::DecidedStart>>(),
+                 next = std::size_t{0}](sd_bus_message* answer) mutable {
+        if (!starts)
+            starts = actions_.recent(most); // not before: many may ask, each for a megabyte
+        Appender to(answer);
+        const std::size_t end = std::min(next + decisions_per_turn, starts->size());
+        for (; next < end; ++next)
+            append_decision(to, (*starts)[next]);
+        return to.error() < 0 ? to.error() : next < starts->size() ? 1 : 0;
+    };
+    return answers_.ask(message, decision_type, std::move(part));
 }
 
 int Methods::reload(sd_bus_message* message) {
@@ -205,12 +229,16 @@ int Methods::resync(sd_bus_message* message) {
 
 Result<> Methods::announce(const core::DecidedStart& start) {
     const bool refused = start.verdict == core::Verdict::refuse;
-    const int r = Builder(bus_, refused ? "Refused" : "Admitted")
-                      .add(start.name)
-                      .add(start.uuid ? start.uuid->text() : "")
-                      .add(start.scheduler)
-                      .add(start.reasons)
-                      .send();
+    sd_bus_message* raw = nullptr;
+    int r = sd_bus_message_new_signal(bus_, &raw, manager_path, manager_interface,
+                                      refused ? "Refused" : "Admitted");
+    const MessagePtr signal(raw);
+    r = Appender(raw, r)
+            .add(start.name)
+            .add(start.uuid ? start.uuid->text() : "")
+            .add(start.scheduler)
+            .add(start.reasons)
+            .send();
     if (r < 0)
         return failed("signals", r);
     return {};

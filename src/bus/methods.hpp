@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "bus/authority.hpp"
 #include "bus/handles.hpp"
+#include "bus/long_answers.hpp"
 #include "bus/picture.hpp"
 #include "core/history.hpp"
 #include "core/report.hpp"
@@ -39,9 +40,10 @@ class Methods {
     /// Of a domain: names are parts of file names, which have at most 255 bytes.
     static constexpr std::size_t max_name = 255;
 
-    /// The bus and the picture must outlive it.
-    Methods(sd_bus* bus, const Picture& picture, Actions actions)
-        : bus_(bus), picture_(picture), actions_(std::move(actions)), authority_(bus) {}
+    /// The bus, the picture and the answers must outlive it.
+    Methods(sd_bus* bus, const Picture& picture, LongAnswers& answers, Actions actions)
+        : bus_(bus), picture_(picture), answers_(answers), actions_(std::move(actions)),
+          authority_(bus) {}
 
     /// Has the methods answer as long as this lives.
     [[nodiscard]] Result<> add();
@@ -63,6 +65,7 @@ class Methods {
 
     sd_bus* bus_;
     const Picture& picture_;
+    LongAnswers& answers_;
     Actions actions_;
     Authority authority_;
     SlotPtr slot_;

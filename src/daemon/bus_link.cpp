@@ -27,6 +27,9 @@ constexpr std::size_t starts_per_turn = 32;
 /// How soon to look whether a bus that was behind has read what there is.
 constexpr std::chrono::milliseconds behind_retry{100};
 
+/// What a long answer takes, or less.
+constexpr std::chrono::milliseconds answer_time{10};
+
 } // namespace
 
 std::string system_bus_address() {
@@ -54,12 +57,17 @@ Result<std::unique_ptr<BusLink>> BusLink::create(loop::Loop& loop, std::string a
         "bus picture", [raw] { raw->update(); }, Priority::last);
     auto updating = loop.deferred(
         "bus signals", [raw] { raw->update(); }, Priority::last);
+    auto answering = loop.deferred(
+        "bus answers", [raw] { raw->answer(); }, Priority::spare);
     if (!reconnecting)
         return std::unexpected(reconnecting.error());
     if (!waiting)
         return std::unexpected(waiting.error());
     if (!updating)
         return std::unexpected(updating.error());
+    if (!answering)
+        return std::unexpected(answering.error());
+    link->answering_ = *std::move(answering);
     link->reconnecting_ = *std::move(reconnecting);
     link->waiting_ = *std::move(waiting);
     link->updating_ = *std::move(updating);
@@ -74,7 +82,9 @@ void BusLink::connect() {
         bus::Connection::open(loop_.handle(), std::to_underlying(loop::Priority::last), address_,
                               {.picture = [this] { return bus_picture(service_, calendar_); },
                                .joined = [this] { joined(); },
-                               .lost = [this](const std::string& why) { lost(why); }},
+                               .lost = [this](const std::string& why) { lost(why); },
+                               .answers = {.begins = [this] { refresh_if_due(); },
+                                           .waits = [this] { answering_->schedule(); }}},
                               actions());
     if (connection)
         connection_ = *std::move(connection);
@@ -119,10 +129,10 @@ void BusLink::changed() {
 void BusLink::update() {
     if (connection_ == nullptr)
         return;
-    if (outdated_ && loop::now() >= next_picture_)
-        refresh();
+    refresh_if_due();
     // Who hears of a start finds what it changed.
     const bus::Told told = connection_->tell();
+    answering_->schedule(); // what it did not take when it was behind
     switch (std::max(told, announce())) {
     case bus::Told::all:
         break;
@@ -132,7 +142,27 @@ void BusLink::update() {
         return waiting_->arm_after(behind_retry);
     }
     if (outdated_)
-        waiting_->arm(next_picture_);
+        waiting_->arm(connection_->may_show() ? next_picture_ : loop::now() + answer_time);
+}
+
+/// Nothing new is shown while an answer is built.
+void BusLink::refresh_if_due() {
+    if (outdated_ && connection_->may_show() && loop::now() >= next_picture_)
+        refresh();
+}
+
+/// While somebody waits for a long answer. A bus that is behind is looked at with the next update.
+void BusLink::answer() {
+    if (connection_ == nullptr)
+        return;
+    switch (connection_->answer()) {
+    case bus::Told::all:
+        return;
+    case bus::Told::more:
+        return answering_->schedule();
+    case bus::Told::behind:
+        return waiting_->arm_after(behind_retry);
+    }
 }
 
 void BusLink::refresh() {

@@ -43,6 +43,8 @@ class BusLink {
     void changed();
     void update();
     void refresh();
+    void refresh_if_due();
+    void answer();
     [[nodiscard]] bus::Told announce();
 
     loop::Loop& loop_;
@@ -58,6 +60,7 @@ class BusLink {
     std::optional<loop::Timer> reconnecting_;
     std::optional<loop::Timer> waiting_; ///< for the next update
     std::optional<loop::Deferred> updating_;
+    std::optional<loop::Deferred> answering_;
     std::unique_ptr<bus::Connection> connection_;
 };
 

@@ -26,14 +26,15 @@ namespace virtguard::loop {
 [[nodiscard]] Instant now();
 [[nodiscard]] WallTime wall_time();
 
-/// Smaller is served first; these are sd-event's own numbers. last: what strangers ask for, who may
-/// never be done.
+/// Smaller is served first; the first four are sd-event's own numbers. last: what strangers ask
+/// for, who may never be done; spare: what even those do not wait for.
 enum class Priority : std::int64_t {
     urgent = -200,
     important = -100,
     normal = 0,
     idle = 100,
-    last = 200
+    last = 200,
+    spare = 300
 };
 
 struct SourceDeleter {

@@ -5,12 +5,13 @@
     dbus.py VIRTGUARDD VIRTGUARDCTL          (VIRTGUARD_TEST_BUS chooses the bus: dbus-daemon or dbus-broker)
 """
 import re
+import struct
 import subprocess
 import time
 
 import on_bus
 from alone import ADMITTED, DAEMON, DEADLINE, PREPARE, REFUSED, RELEASE, SOURCE, STARTED, xml
-from on_bus import MANAGER, NAME, NOBODY, ROOT, BusTest, Raw, path_of
+from on_bus import MANAGER, NAME, NOBODY, RETURN, ROOT, BusTest, Raw, path_of
 
 
 class Bus(BusTest):
@@ -225,6 +226,26 @@ class Bus(BusTest):
         before = self.memory()
         self.assertLess(self.slowest_of_starts(2000), 1)
         self.wait_for(lambda: self.property("DecisionsAdmitted") == 2200, "others are told")
+        self.assertLess(self.memory() - before, 8 << 20)
+
+    def test_hundreds_that_ask_at_once_are_all_answered_the_same(self):
+        self.policy.write_text("[overcommit]\ncpu = 100\n")
+        self.start()
+        for number in range(2, 102):
+            self.hook(PREPARE, xml(f"guest-{number}", number, 64, "MiB"))
+        self.wait_for(lambda: len(self.objects()) == 101 + 2, "all starts are shown")
+        clients = [Raw(f"{self.folder}/bus", reads=True) for _ in range(200)]
+        for client in clients:
+            self.addCleanup(client.socket.close)
+            client.answer()  # to its Hello
+        before = self.memory()
+        for client in clients:
+            client.call(NAME, ROOT, "org.freedesktop.DBus.ObjectManager", "GetManagedObjects")
+        kinds, answers = zip(*(client.answer() for client in clients))
+        self.assertEqual(set(kinds), {RETURN})
+        self.assertGreater(answers[0].count(b"org.virtguard1.Domain"), 100)
+        bodies = {answer[-struct.unpack_from("<I", answer, 4)[0]:] for answer in answers}
+        self.assertEqual(len(bodies), 1)
         self.assertLess(self.memory() - before, 8 << 20)
 
     def test_a_client_that_asks_and_asks_delays_no_start(self):

@@ -47,11 +47,12 @@ RETURN, ERROR = 2, 3  # types of messages
 
 
 class Raw:
-    """A client that does no more than it is told: it need not read."""
+    """A client that does no more than it is told: it need not read, and unless it is to has little room for what it gets."""
 
-    def __init__(self, path, user=0):
+    def __init__(self, path, user=0, reads=False):
         self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        if not reads:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         os.seteuid(user)  # the kernel tells the bus who a client was when it came
         try:
             self.socket.connect(path)
@@ -64,16 +65,18 @@ class Raw:
         self.serial = 0
         self.call("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "Hello")
 
-    def call(self, destination, path, interface, member, text=None):
-        """Sends a call; text is its one argument. False: the bus takes no more for now."""
+    def call(self, destination, path, interface, member, *texts):
+        """Sends a call with these arguments. False: the bus takes no more for now."""
         self.serial += 1
-        body = b"" if text is None else struct.pack("<I", len(text)) + text.encode() + b"\0"
+        body = b""
+        for text in texts:
+            body += b"\0" * (-len(body) % 4) + struct.pack("<I", len(text)) + text.encode() + b"\0"
         fields = b""
         for code, kind, value in ((1, b"o", path), (2, b"s", interface), (3, b"s", member), (6, b"s", destination)):
             fields += b"\0" * (-len(fields) % 8)
             fields += bytes((code, 1)) + kind + b"\0" + struct.pack("<I", len(value)) + value.encode() + b"\0"
-        if text is not None:
-            fields += b"\0" * (-len(fields) % 8) + b"\x08\x01g\0\x01s\0"
+        if texts:
+            fields += b"\0" * (-len(fields) % 8) + bytes((8, 1)) + b"g\0" + bytes((len(texts),)) + b"s" * len(texts) + b"\0"
         message = struct.pack("<cBBBIII", b"l", 1, 0, 1, len(body), self.serial, len(fields)) + fields
         message += b"\0" * (-len(message) % 8) + body
         try:
@@ -84,9 +87,18 @@ class Raw:
 
     def read(self):
         """The next message to it: its type and its bytes."""
-        start = self.socket.recv(16, socket.MSG_WAITALL)
+        start = self.receive(16)
         _, kind, _, _, body, _, fields = struct.unpack("<cBBBIII", start)
-        return kind, start + self.socket.recv(fields + -fields % 8 + body, socket.MSG_WAITALL)
+        return kind, start + self.receive(fields + -fields % 8 + body)
+
+    def receive(self, count):
+        data = b""
+        while len(data) < count:  # a socket with a time-out knows no MSG_WAITALL
+            part = self.socket.recv(count - len(data))
+            if not part:
+                raise ConnectionError("the bus has ended the connection")
+            data += part
+        return data
 
     def answer(self):
         """The next that is an answer."""
@@ -94,9 +106,18 @@ class Raw:
             pass
         return message
 
+    def drain(self):
+        """Reads what is there."""
+        self.socket.setblocking(False)
+        try:
+            while self.socket.recv(1 << 20):
+                pass
+        except BlockingIOError:
+            self.socket.settimeout(DEADLINE)
+
 
 class BusTest(alone.DaemonTest):
-    more_conf = ""
+    more_conf = '<limit name="max_connections_per_user">1000</limit>'
 
     def setUp(self):
         super().setUp()

@@ -38,7 +38,7 @@ def arguments_of(signature):
 
 
 class Polkit(BusTest):
-    more_conf = "<include>/usr/share/dbus-1/system.d/org.freedesktop.PolicyKit1.conf</include>"
+    more_conf = BusTest.more_conf + "<include>/usr/share/dbus-1/system.d/org.freedesktop.PolicyKit1.conf</include>"
 
     def setUp(self):
         super().setUp()

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,6 +53,18 @@ Picture picture() {
     return result;
 }
 
+/// The picture with so many domains more.
+Picture picture_with(int domains) {
+    Picture result = picture();
+    for (int i = 2; i < domains + 2; ++i) {
+        Uuid each = uuid(0);
+        each.bytes[14] = static_cast<std::uint8_t>(i >> 8);
+        each.bytes[15] = static_cast<std::uint8_t>(i & 0xff);
+        result.domains.emplace(domain_path(each), domain("web", 0));
+    }
+    return result;
+}
+
 core::Outcome refusal() {
     return {.name = "big",
             .admitted = false,
@@ -79,32 +94,33 @@ struct Bench {
 
     void open() { open(bus.address()); }
     void open(const std::string& address) {
-        auto opened =
-            Connection::open(loop.get(), 200, address,
-                             {.picture = [this] { return shown; },
-                              .joined = [this] { joined = true; },
-                              .lost = [this](const std::string& why) { lost = why; }},
-                             {.check = [this](const std::string& xml) -> Result<core::Outcome> {
-                                  checked = xml.size();
-                                  if (xml == "?")
-                                      return fail(Errc::syntax, "not XML");
-                                  return refusal();
-                              },
-                              .explain = [](const std::string& name) -> Result<core::Outcome> {
-                                  return fail(Errc::not_found, "no guest {}", name);
-                              },
-                              .recent =
-                                  [](std::size_t most) {
-                                      return std::vector<core::DecidedStart>(
-                                          std::min<std::size_t>(most, 2),
-                                          {.time = WallTime(std::chrono::microseconds(5)),
-                                           .name = "web",
-                                           .scheduler = "nova",
-                                           .verdict = core::Verdict::would_refuse,
-                                           .reasons = refusal().reasons});
-                                  },
-                              .reload = [this](Actions::Done done) { done(reload_result); },
-                              .resync = [this] { ++resyncs; }});
+        auto opened = Connection::open(
+            loop.get(), 200, address,
+            {.picture = [this] { return shown; },
+             .joined = [this] { joined = true; },
+             .lost = [this](const std::string& why) { lost = why; },
+             .answers = {.begins = [this] { ++begun; }, .waits = [this] { answering(); }}},
+            {.check = [this](const std::string& xml) -> Result<core::Outcome> {
+                 checked = xml.size();
+                 if (xml == "?")
+                     return fail(Errc::syntax, "not XML");
+                 return refusal();
+             },
+             .explain = [](const std::string& name) -> Result<core::Outcome> {
+                 return fail(Errc::not_found, "no guest {}", name);
+             },
+             .recent =
+                 [](std::size_t most) {
+                     return std::vector<core::DecidedStart>(
+                         std::min<std::size_t>(most, 2),
+                         {.time = WallTime(std::chrono::microseconds(5)),
+                          .name = "web",
+                          .scheduler = "nova",
+                          .verdict = core::Verdict::would_refuse,
+                          .reasons = refusal().reasons});
+                 },
+             .reload = [this](Actions::Done done) { done(reload_result); },
+             .resync = [this] { ++resyncs; }});
         REQUIRE(opened.has_value());
         connection = *std::move(opened);
     }
@@ -117,8 +133,24 @@ struct Bench {
         (void)client->manager("RecentDecisions", "u", 0U); // whose answer comes after the signals
     }
 
+    /// As the daemon does: a part whenever nothing else waits.
+    void answering() {
+        sd_event_source* source = nullptr;
+        const auto answer = [](sd_event_source* self, void* bench) {
+            if (static_cast<Bench*>(bench)->connection->answer() != Told::more)
+                REQUIRE(sd_event_source_set_enabled(self, SD_EVENT_OFF) >= 0);
+            return 0;
+        };
+        REQUIRE(sd_event_add_defer(loop.get(), &source, answer, this) >= 0);
+        REQUIRE(sd_event_source_set_priority(source, 300) >= 0);
+        REQUIRE(sd_event_source_set_enabled(source, SD_EVENT_ON) >= 0);
+        sources.emplace_back(source);
+    }
+
+    int begun = 0; ///< long answers
     PrivateBus bus;
     CPtr<sd_event, sd_event_unref> loop;
+    std::vector<CPtr<sd_event_source, sd_event_source_disable_unref>> sources;
     Picture shown = picture();
     bool joined = false;
     std::string lost;
@@ -192,18 +224,110 @@ TEST_CASE("domains and nodes that come, change and go are signalled") {
 
 TEST_CASE("a thousand domains are told in parts, each once") {
     Bench bench;
-    Picture next = picture();
-    for (int i = 2; i < 1002; ++i) {
-        Uuid each = uuid(0);
-        each.bytes[14] = static_cast<std::uint8_t>(i >> 8);
-        each.bytes[15] = static_cast<std::uint8_t>(i & 0xff);
-        next.domains.emplace(domain_path(each), domain("web", 0));
-    }
+    const Picture next = picture_with(1000);
     bench.shown = next;
     bench.connection->show(next);
     CHECK(bench.connection->tell() == Told::more);
     bench.show(next);
     CHECK(bench.client->signals.size() == 1000);
+}
+
+namespace {
+
+constexpr const char* object_manager = "org.freedesktop.DBus.ObjectManager";
+
+/// "PATH INTERFACE PROPERTY ..." of each object that an answer to GetManagedObjects has.
+std::vector<std::string> objects_of(const MessagePtr& reply) {
+    sd_bus_message* m = reply.get();
+    std::vector<std::string> found;
+    REQUIRE(sd_bus_message_enter_container(m, 'a', "{oa{sa{sv}}}") > 0);
+    while (sd_bus_message_enter_container(m, 'e', "oa{sa{sv}}") > 0) {
+        const char* text = nullptr;
+        REQUIRE(sd_bus_message_read(m, "o", &text) > 0);
+        found.emplace_back(text);
+        REQUIRE(sd_bus_message_enter_container(m, 'a', "{sa{sv}}") > 0);
+        REQUIRE(sd_bus_message_enter_container(m, 'e', "sa{sv}") > 0);
+        REQUIRE(sd_bus_message_read(m, "s", &text) > 0);
+        found.back() += fmt::format(" {}", text);
+        REQUIRE(sd_bus_message_enter_container(m, 'a', "{sv}") > 0);
+        while (sd_bus_message_enter_container(m, 'e', "sv") > 0) {
+            REQUIRE(sd_bus_message_read(m, "s", &text) > 0);
+            found.back() += fmt::format(" {}", text);
+            REQUIRE(sd_bus_message_skip(m, "v") >= 0);
+            REQUIRE(sd_bus_message_exit_container(m) >= 0);
+        }
+        for (int i = 0; i < 4; ++i)
+            REQUIRE(sd_bus_message_exit_container(m) >= 0);
+    }
+    return found;
+}
+
+/// A call whose answer is kept when it comes.
+struct Asked {
+    Asked(Client& client, const char* interface, const char* member) {
+        REQUIRE(sd_bus_call_method_async(
+                    client.get(), nullptr, service_name, root, interface, member,
+                    [](sd_bus_message* message, void* kept, sd_bus_error*) {
+                        static_cast<MessagePtr*>(kept)->reset(sd_bus_message_ref(message));
+                        return 1;
+                    },
+                    &answer, "") >= 0);
+    }
+    Asked(const Asked&) = delete;
+    Asked& operator=(const Asked&) = delete;
+    ~Asked() = default;
+
+    MessagePtr answer;
+};
+
+} // namespace
+
+TEST_CASE("all objects are told with all properties") {
+    Bench bench;
+    const MessagePtr reply = bench.client->call(root, object_manager, "GetManagedObjects");
+    CHECK(objects_of(reply) ==
+          std::vector<std::string>{
+              domain_path(uuid(1)) +
+                  " org.virtguard1.Domain Name Uuid Scheduler State Demand Pieces Since",
+              "/org/virtguard1/node/1 org.virtguard1.Node Id Cpus Capacity Reserved Allocatable "
+              "EffectiveCapacity Allocated Pending Booked Foreign Free"});
+}
+
+TEST_CASE(
+    "a thousand objects are told in parts, of one picture, and others are answered meanwhile") {
+    Bench bench;
+    bench.show(picture_with(1000));
+    const Asked asked(*bench.client, object_manager, "GetManagedObjects");
+    run_until(bench.loop.get(), [&] { return !bench.connection->may_show(); });
+    CHECK(bench.client->text_property(root, manager, "State") == "ready");
+    CHECK(asked.answer == nullptr);
+    run_until(bench.loop.get(), [&] { return asked.answer != nullptr; });
+    CHECK(objects_of(asked.answer).size() == 1002);
+    CHECK(bench.connection->may_show());
+    CHECK(bench.connection->answer() == Told::all);
+}
+
+TEST_CASE("who asks for more than is answered is refused, and others are not") {
+    Bench bench;
+    bench.show(picture_with(300));
+    Client other(bench.loop.get(), bench.bus.address());
+    std::list<Asked> asked;
+    for (int i = 0; i < 20; ++i)
+        asked.emplace_back(*bench.client, i % 2 == 0 ? object_manager : manager,
+                           i % 2 == 0 ? "GetManagedObjects" : "ListDomains");
+    const Asked another(other, object_manager, "GetManagedObjects");
+    run_until(bench.loop.get(), [&] {
+        return another.answer != nullptr &&
+               std::ranges::all_of(asked, [](const Asked& each) { return each.answer != nullptr; });
+    });
+    CHECK(objects_of(another.answer).size() == 302);
+    std::map<std::string, int> answers;
+    for (const Asked& each : asked)
+        ++answers[Client::message_of(each.answer)];
+    CHECK(answers[""] >= static_cast<int>(LongAnswers::max_of_one));
+    CHECK(answers["4 calls of yours wait for their answers"] > 0);
+    CHECK(answers.size() == 2);
+    CHECK(Client::error_of(bench.client->manager("ListDomains")) == "");
 }
 
 TEST_CASE("what is over capacity is signalled when it changes") {
