@@ -162,24 +162,24 @@ void Guard::set_residency(std::map<std::string, Residency> guests, Instant when)
 
 /// All that was seen counts, also of guests that are gone by now: it was in use at the same time.
 void Guard::set_memory_use(const std::map<std::string, Residency>& guests, std::int64_t in_use) {
-    const auto memory_of = [](const Residency& residency) {
-        const auto memory = residency.find(Resource::memory());
-        return memory == residency.end() ? nullptr : &memory->second;
-    };
-    Int128 resident = 0;
-    for (const auto& [identity, residency] : guests)
-        if (const auto* memory = memory_of(residency))
-            for (const auto& [node, bytes] : *memory)
-                resident += bytes;
-    Int128 unseen = 0;
-    auto seen = guests.begin();
-    for (const auto& [identity, guest] : ledger_.guests()) {
-        while (seen != guests.end() && seen->first < identity)
-            ++seen;
-        if (seen != guests.end() && seen->first == identity && memory_of(seen->second))
-            continue;
+    const auto demanded_by = [](const Guest& guest) {
+        Int128 sum = 0;
         for (const Piece& piece : guest.demand.pieces)
-            unseen += piece.resource == Resource::memory() ? piece.amount : 0;
+            sum += piece.resource == Resource::memory() ? piece.amount : 0;
+        return sum;
+    };
+    Int128 unseen = 0;
+    for (const auto& [identity, guest] : ledger_.guests())
+        unseen += demanded_by(guest);
+    Int128 resident = 0;
+    for (const auto& [identity, residency] : guests) {
+        const auto memory = residency.find(Resource::memory());
+        if (memory == residency.end())
+            continue;
+        for (const auto& [node, bytes] : memory->second)
+            resident += bytes;
+        if (const Guest* guest = ledger_.find(identity))
+            unseen -= demanded_by(*guest);
     }
     foreign_memory_.update(in_use, saturate(resident), saturate(unseen));
     account_foreign();

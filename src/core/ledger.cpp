@@ -158,8 +158,8 @@ void Guest::bind(const Host& host) {
 }
 
 const Guest* Ledger::find(const std::string& identity) const {
-    const auto found = by_identity_.find(identity);
-    return found == by_identity_.end() ? nullptr : &found->second->second;
+    const auto found = guests_.find(identity);
+    return found == guests_.end() ? nullptr : &found->second;
 }
 
 void Ledger::account(const Guest& guest, int sign) {
@@ -171,8 +171,7 @@ void Ledger::account(const Guest& guest, int sign) {
 void Ledger::put(Guest guest) {
     const std::string identity = identity_of(guest.domain);
     std::set<std::string> names = reserved_for(guest.domain);
-    const auto known = by_identity_.find(identity);
-    Guest& kept = known == by_identity_.end() ? add(identity) : known->second->second;
+    Guest& kept = guests_[identity];
     names.merge(reserved_for(kept.domain)); // it may have had another name
     account(kept, -1);
     kept = std::move(guest);
@@ -185,25 +184,19 @@ void Ledger::put(Guest guest) {
     rebook(std::move(names));
 }
 
-Guest& Ledger::add(const std::string& identity) {
-    const auto added = guests_.try_emplace(identity).first;
-    by_identity_.emplace(added->first, added);
-    return added->second;
-}
-
 void Ledger::confirm(const std::string& identity, Instant when) {
-    const auto found = by_identity_.find(identity);
-    if (found == by_identity_.end())
+    const auto found = guests_.find(identity);
+    if (found == guests_.end())
         return;
-    found->second->second.changed = when;
-    found->second->second.absent = {};
+    found->second.changed = when;
+    found->second.absent = {};
 }
 
 void Ledger::add_absence(const std::string& identity, Span span) {
-    const auto found = by_identity_.find(identity);
-    if (found == by_identity_.end())
+    const auto found = guests_.find(identity);
+    if (found == guests_.end())
         return;
-    found->second->second.absent += span;
+    found->second.absent += span;
     changed_.insert(identity);
 }
 
@@ -212,15 +205,11 @@ void Ledger::set_residency(std::map<std::string, Residency> seen, Instant when, 
     Exchange held;
     Exchange untouched;
     const BoundPieces nothing;
-    auto at = guests_.begin();
     for (auto& [identity, residency] : seen) {
-        if (at == guests_.end() || at->first != identity) // mostly it is the next one
-            at = guests_.lower_bound(identity);
+        const auto at = guests_.find(identity);
         if (at == guests_.end())
-            break;
-        if (at->first != identity)
             continue;
-        Guest& guest = (at++)->second;
+        Guest& guest = at->second;
         if (guest.state != GuestState::running || when < guest.changed ||
             guest.residency == residency)
             continue;
@@ -236,16 +225,14 @@ void Ledger::set_residency(std::map<std::string, Residency> seen, Instant when, 
 }
 
 void Ledger::erase(const std::string& identity) {
-    const auto found = by_identity_.find(identity);
-    if (found == by_identity_.end())
+    const auto found = guests_.find(identity);
+    if (found == guests_.end())
         return;
-    const auto at = found->second;
-    account(at->second, -1);
+    account(found->second, -1);
     returning_.erase(identity);
     changed_.insert(identity);
-    const Guest gone = std::move(at->second);
-    by_identity_.erase(found);
-    guests_.erase(at);
+    const Guest gone = std::move(found->second);
+    guests_.erase(found);
     rebook(reserved_for(gone.domain));
 }
 

@@ -136,13 +136,10 @@ class Ledger {
 
   public:
     explicit Ledger(const Host& host) : holdings_(host) {}
-    Ledger(const Ledger&) = delete; // by_identity_ refers to guests_
-    Ledger& operator=(const Ledger&) = delete;
-    Ledger(Ledger&&) = default;
-    Ledger& operator=(Ledger&&) = default;
-    ~Ledger() = default;
 
-    [[nodiscard]] const std::map<std::string, Guest>& guests() const { return guests_; }
+    /// By identity; in no order.
+    using Guests = std::unordered_map<std::string, Guest>;
+    [[nodiscard]] const Guests& guests() const { return guests_; }
     [[nodiscard]] const Guest* find(const std::string& identity) const;
     [[nodiscard]] const Holdings& holdings() const { return holdings_; }
     [[nodiscard]] Holdings& holdings() { return holdings_; }
@@ -198,7 +195,6 @@ class Ledger {
     };
 
   private:
-    Guest& add(const std::string& identity);
     void account(const Guest& guest, int sign);
 
     using Booked = std::map<std::string, std::vector<Piece>>; ///< by a reservation's name
@@ -217,11 +213,7 @@ class Ledger {
     /// Who may draw on these came, changed or went, or what they reserve did.
     void rebook(std::set<std::string> names);
 
-    using Guests = std::map<std::string, Guest>;
-
     Guests guests_;
-    /// The same, found without a walk through a tree of ten thousand: a start asks several times.
-    std::unordered_map<std::string_view, Guests::iterator> by_identity_;
     std::map<std::string, Reservation> reservations_;
     Booked booked_; ///< what each reservation has left
     std::vector<Piece> foreign_;

@@ -2,6 +2,7 @@
 #include "daemon/service.hpp"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 #include <variant>
 
@@ -528,6 +529,9 @@ core::Status Service::status() const {
                                  .scheduler = guest.scheduler,
                                  .state = guest.state,
                                  .demand = guest.demand.total()});
+    std::ranges::sort(status.guests, {}, [](const core::GuestReport& guest) {
+        return std::tie(guest.uuid, guest.name);
+    });
     return status;
 }
 

@@ -23,7 +23,8 @@ const Resource pages_2m = Resource::hugepages(page_2m);
 /// "guest-1 pending 7" of each guest: its name, its state, and since when.
 std::string states(const Guard& guard) {
     std::string text;
-    for (const auto& [identity, entry] : guard.ledger().guests())
+    const Ledger::Guests& guests = guard.ledger().guests();
+    for (const auto& [identity, entry] : std::map(guests.begin(), guests.end()))
         text += fmt::format("{}{} {} {}", text.empty() ? "" : ", ", entry.domain.name,
                             state_name(entry.state), entry.changed.time_since_epoch() / 1s);
     return text;
@@ -240,7 +241,7 @@ TEST_CASE("sums of absurd guests, which only observing lets in, are shown as the
     CHECK(guard.report().host.pending.at(memory) == INT64_MAX);
     CHECK(guard.report().host.free.at(memory) == INT64_MIN);
     CHECK_FALSE(guard.check(guest(201)).decision.reasons.empty());
-    for (const auto& [identity, entry] : std::map(guard.ledger().guests()))
+    for (const auto& [identity, entry] : Ledger::Guests(guard.ledger().guests()))
         guard.released(identity, at(2s));
     CHECK(guard.report().host.free.at(memory) == 32 * gib);
 }
