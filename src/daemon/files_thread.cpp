@@ -23,9 +23,14 @@ FilesThread::FilesThread(std::unique_ptr<loop::Mailbox<Job>> jobs)
     : jobs_(std::move(jobs)), thread_([this] { work(); }) {}
 
 FilesThread::~FilesThread() {
+    (void)stop({});
+    thread_.join();
+}
+
+bool FilesThread::stop(std::chrono::milliseconds patience) {
     ending_ = true;
     (void)jobs_->push([] {}); // wakes it; when it cannot be pushed there are jobs to wake it
-    thread_.join();
+    return end_.wait_for(patience) == std::future_status::ready;
 }
 
 void FilesThread::work() {
@@ -37,6 +42,7 @@ void FilesThread::work() {
     }
     for (Job& job : jobs_->drain()) // given before the end, and not seen yet
         job();
+    ended_.set_value();
 }
 
 } // namespace virtguard::daemon

@@ -4,7 +4,9 @@
 // in order; a job that has a result posts it to a mailbox itself.
 
 #include <atomic>
+#include <chrono>
 #include <functional>
+#include <future>
 #include <memory>
 #include <thread>
 
@@ -21,8 +23,11 @@ class FilesThread {
 
     FilesThread(const FilesThread&) = delete;
     FilesThread& operator=(const FilesThread&) = delete;
-    /// Finishes the jobs it was given; storage that hangs holds it up.
     ~FilesThread();
+
+    /// Finishes the jobs it was given, and ends. False: it has not after that time, as storage
+    /// hangs; then nothing but the end of the process is left, without destroying this.
+    [[nodiscard]] bool stop(std::chrono::milliseconds patience);
 
     /// Never waits. False: there are too many jobs already, and this one was not taken.
     [[nodiscard]] bool run(Job job) { return jobs_->push(std::move(job)); }
@@ -36,6 +41,8 @@ class FilesThread {
 
     std::unique_ptr<loop::Mailbox<Job>> jobs_;
     std::atomic<bool> ending_ = false;
+    std::promise<void> ended_;
+    std::future<void> end_ = ended_.get_future();
     std::thread thread_;
 };
 

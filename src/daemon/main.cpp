@@ -262,11 +262,16 @@ Result<int> Daemon::run(const Options& options) {
     const auto code = daemon.loop_.run();
     loop::notify_stopping();
     daemon.hooks_.reset();
-    if (!daemon.session_->stop(stop_patience)) {
-        log(Level::info, "virtguardd ends; libvirt still held its thread");
-        std::quick_exit(code ? *code : EXIT_FAILURE);
-    }
+    // What libvirt or storage holds up would hold up the next virtguardd too.
+    const bool libvirt_ended = daemon.session_->stop(stop_patience);
+    const bool files_ended = daemon.files_->stop(stop_patience);
+    if (!libvirt_ended)
+        log(Level::info, "libvirt still holds its thread");
+    if (!files_ended)
+        log(Level::info, "storage still holds its thread");
     log(Level::info, "virtguardd ends");
+    if (!libvirt_ended || !files_ended)
+        std::quick_exit(code ? *code : EXIT_FAILURE);
     return code;
 }
 

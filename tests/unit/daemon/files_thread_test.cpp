@@ -38,3 +38,12 @@ TEST_CASE("a job too many is not taken and does not wait") {
     CHECK(taken == 64);
     CHECK(ran == taken);
 }
+
+TEST_CASE("storage that hangs does not hold up the end") {
+    std::promise<void> hang;
+    auto thread = FilesThread::start().value();
+    REQUIRE(thread->run([&] { hang.get_future().wait(); }));
+    CHECK_FALSE(thread->stop(std::chrono::milliseconds(10)));
+    hang.set_value();
+    CHECK(thread->stop(std::chrono::seconds(60)));
+}
