@@ -127,9 +127,11 @@ std::expected<std::size_t, Fault> Client::receive(std::span<char> room) noexcept
     }
 }
 
-std::expected<Answer, Fault> ask(const char* path, RequestHeader header, std::string_view body,
-                                 Instant deadline, AnswerBuffer& buffer) noexcept {
-    header.body_length = static_cast<std::uint32_t>(body.size());
+namespace {
+
+std::expected<Answer, Fault> ask_once(const char* path, const RequestHeader& header,
+                                      std::string_view body, Instant deadline,
+                                      AnswerBuffer& buffer) noexcept {
     auto client = Client::connect(path, deadline);
     if (!client)
         return std::unexpected(client.error());
@@ -151,6 +153,19 @@ std::expected<Answer, Fault> ask(const char* path, RequestHeader header, std::st
                           {buffer.data() + reply_header_size, size - reply_header_size}};
         }
     }
+}
+
+} // namespace
+
+std::expected<Answer, Fault> ask(const char* path, RequestHeader header, std::string_view body,
+                                 Instant deadline, AnswerBuffer& buffer) noexcept {
+    header.body_length = static_cast<std::uint32_t>(body.size());
+    const auto answer = ask_once(path, header, body, deadline, buffer);
+    if (answer || answer.error() != Fault::closed)
+        return answer;
+    // A daemon that ends, as for an upgrade, leaves the socket to the next one. Not more often:
+    // what we ask may be what it dies of.
+    return ask_once(path, header, body, deadline, buffer);
 }
 
 std::expected<void, Fault> tell(const char* path, RequestHeader header, std::string_view body,

@@ -54,7 +54,8 @@ struct Answer {
 /// One byte more than the longest answer, to notice surplus.
 using AnswerBuffer = std::array<char, reply_header_size + max_line + 1>;
 
-/// Asks and waits for the answer; header.body_length is set here.
+/// Asks and waits for the answer, once more where the connection is closed before it came;
+/// header.body_length is set here.
 [[nodiscard]] std::expected<Answer, Fault> ask(const char* path, RequestHeader header,
                                                std::string_view body, Instant deadline,
                                                AnswerBuffer& buffer) noexcept;

@@ -275,6 +275,25 @@ class Unanswered(HookCase):
                 finally:
                     daemon.close()
 
+    def test_a_daemon_that_ends_before_it_answers_leaves_the_question_to_the_next_one(self):
+        for name, first in (("at once", answers()), ("in the midst", answers(reply(REFUSED, b"no")[:9]))):
+            with self.subTest(name=name):
+                def script(own, connection, first=first):
+                    (first if len(own.requests) == 1 else answers(reply(REFUSED, b"full")))(own, connection)
+
+                daemon = Daemon(script)
+                try:
+                    result = self.hook(PREPARE)
+                finally:
+                    daemon.close()
+                self.assertEqual((result.status, result.error), (1, b"full"))
+                self.assertEqual(daemon.requests, [daemon.requests[0]] * 2)
+
+    def test_a_question_that_a_daemon_always_dies_of_is_asked_twice(self):
+        daemon = self.daemon(answers())
+        results = self.assert_unavailable("the connection was closed too early")
+        self.assertEqual(len(daemon.requests), 2 * len(results))
+
     def test_answers_that_do_not_come_in_time(self):
         for name, script in (("silent", is_silent), ("half a header", answers_then_is_silent(reply(ADMITTED)[:6])),
                              ("half a line", answers_then_is_silent(reply(REFUSED, b"no", length=9))), ("drips", drips)):
