@@ -43,8 +43,9 @@ struct Options {
     std::string topology; ///< "": this machine's
 };
 
-/// How long the libvirt thread may take to end; libvirt may hold it for as long as it likes.
-constexpr std::chrono::seconds stop_patience{2};
+/// How long the libvirt thread may take to end. libvirt may hold it for as long as a hook waits,
+/// and the hook may wait for the next virtguardd, which starts when this one has ended.
+constexpr std::chrono::milliseconds stop_patience{100};
 
 Result<> make_folder(const std::string& path, mode_t mode) {
     if (::mkdir(path.c_str(), mode) < 0 && errno != EEXIST)
