@@ -23,7 +23,7 @@ _virtguardctl() {
         [check]='--json'
         [explain]='--libvirt-uri --json'
         [policy]='' [policy check]='' [policy show]='--json' [policy diff]='--json'
-        [doctor]='--ledger --libvirt-uri --policy-dir --root --json'
+        [doctor]='--ledger --guests --libvirt-uri --policy-dir --root --json'
         [simulate]='--topology --pages --policy --json'
     )
     local commands='status nodes domains export recent metrics check explain policy doctor simulate'

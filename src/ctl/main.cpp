@@ -21,6 +21,7 @@
 #include "ctl/ask.hpp"
 #include "ctl/doctor.hpp"
 #include "ctl/file.hpp"
+#include "ctl/guests_check.hpp"
 #include "ctl/ledger_check.hpp"
 #include "ctl/outcome_screen.hpp"
 #include "ctl/policy_commands.hpp"
@@ -48,6 +49,7 @@ struct Options {
     bool json = false;
     SimulateOptions simulate;
     bool wants_ledger = false;
+    bool wants_guests = false;
     DoctorOptions doctor;
     PolicyOptions policy;
 };
@@ -186,6 +188,11 @@ int examine(Options& options) {
     doctor_options.socket = options.socket;
     doctor_options.json = options.json;
     doctor_options.colour = options.colour;
+    if (options.wants_guests)
+        return check_guests({.libvirt_uri = doctor_options.libvirt_uri,
+                             .policy_folder = doctor_options.policy_folder,
+                             .root = doctor_options.root,
+                             .json = options.json});
     if (!options.wants_ledger)
         return doctor(doctor_options);
     return check_ledger({.socket = options.socket,
@@ -224,6 +231,10 @@ Command add_doctor(CLI::App& app, Options& options) {
         app.add_subcommand("doctor", "is all in place, and what is to be done where not?");
     command->add_flag("--ledger", options.wants_ledger,
                       "compare what virtguardd, libvirt and the kernel count");
+    command
+        ->add_flag("--guests", options.wants_guests,
+                   "would all that run or start at boot be admitted, on a host without any?")
+        ->excludes("--ledger");
     command->add_option("--libvirt-uri", options.doctor.libvirt_uri, "whose guests are counted")
         ->capture_default_str();
     command->add_option("--policy-dir", options.doctor.policy_folder, "virtguard.toml and conf.d/")

@@ -119,7 +119,7 @@ Result<std::optional<ActiveDomain>> Connection::see(virDomainPtr domain) const {
 
 Result<Look> Connection::look(Instant began) {
     Look look{.began = began, .active = {}};
-    const auto domains = list_active(connect_.get());
+    const auto domains = list_domains(connect_.get(), VIR_CONNECT_LIST_DOMAINS_ACTIVE);
     if (!domains)
         return std::unexpected(domains.error());
     for (const DomainPtr& domain : *domains) {

@@ -20,6 +20,9 @@ struct DomainXml {
 /// connection of its own. Takes as long as libvirt takes, which may be for ever.
 [[nodiscard]] Result<std::vector<DomainXml>> live_domains(const std::string& uri);
 
+/// Those that do not run and that libvirt starts at boot, as they are defined. As above.
+[[nodiscard]] Result<std::vector<DomainXml>> autostart_domains(const std::string& uri);
+
 /// The domain of that name or UUID: as it runs, or as it is defined where it does not. Takes as
 /// long as libvirt takes. Errc::not_found where there is none.
 [[nodiscard]] Result<DomainXml> find_domain(const std::string& uri,

@@ -15,9 +15,9 @@ bool is_gone() {
     return virGetLastErrorCode() == VIR_ERR_NO_DOMAIN;
 }
 
-Result<std::vector<DomainPtr>> list_active(virConnectPtr connect) {
+Result<std::vector<DomainPtr>> list_domains(virConnectPtr connect, unsigned kinds) {
     virDomainPtr* list = nullptr;
-    const int count = virConnectListAllDomains(connect, &list, VIR_CONNECT_LIST_DOMAINS_ACTIVE);
+    const int count = virConnectListAllDomains(connect, &list, kinds);
     if (count < 0)
         return std::unexpected(last_error("list of domains"));
     std::vector<DomainPtr> domains(list, list + count);
@@ -77,7 +77,7 @@ Result<std::vector<DomainXml>> live_domains(const std::string& uri) {
     const auto connect = connect_once(uri);
     if (!connect)
         return std::unexpected(connect.error());
-    const auto domains = list_active(connect->get());
+    const auto domains = list_domains(connect->get(), VIR_CONNECT_LIST_DOMAINS_ACTIVE);
     if (!domains)
         return std::unexpected(domains.error());
     std::vector<DomainXml> result;
@@ -87,6 +87,25 @@ Result<std::vector<DomainXml>> live_domains(const std::string& uri) {
             return std::unexpected(xml.error());
         if (*xml)
             result.push_back({uuid_of(domain.get()), virDomainGetName(domain.get()), xml->get()});
+    }
+    return result;
+}
+
+Result<std::vector<DomainXml>> autostart_domains(const std::string& uri) {
+    const auto connect = connect_once(uri);
+    if (!connect)
+        return std::unexpected(connect.error());
+    const auto domains = list_domains(connect->get(), VIR_CONNECT_LIST_DOMAINS_INACTIVE |
+                                                          VIR_CONNECT_LIST_DOMAINS_AUTOSTART);
+    if (!domains)
+        return std::unexpected(domains.error());
+    std::vector<DomainXml> result;
+    for (const DomainPtr& domain : *domains) {
+        const TextPtr xml(virDomainGetXMLDesc(domain.get(), VIR_DOMAIN_XML_INACTIVE));
+        if (!xml && !is_gone())
+            return std::unexpected(last_error("domain XML"));
+        if (xml)
+            result.push_back({uuid_of(domain.get()), virDomainGetName(domain.get()), xml.get()});
     }
     return result;
 }

@@ -16,7 +16,8 @@ namespace virtguard::virt {
 /// The last call failed because there is no such domain any more.
 [[nodiscard]] bool is_gone();
 
-[[nodiscard]] Result<std::vector<DomainPtr>> list_active(virConnectPtr connect);
+/// kinds: of VIR_CONNECT_LIST_DOMAINS_*.
+[[nodiscard]] Result<std::vector<DomainPtr>> list_domains(virConnectPtr connect, unsigned kinds);
 
 /// A domain's XML as it runs now; null where it is not active.
 [[nodiscard]] Result<TextPtr> live_xml(virDomainPtr domain);

@@ -171,6 +171,51 @@ class Doctor(unittest.TestCase):
                           "/dev/hugepages-1Gi; systemctl restart libvirtd")
 
 
+class Guests(unittest.TestCase):
+    """doctor --guests, on this machine: small fits any, and large none."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        domains = "".join(f"<domain type='test'><name>{name}</name><memory unit='{unit}'>1</memory>"
+                          "<os><type>hvm</type></os></domain>" for name, unit in (("small", "MiB"), ("large", "PiB")))
+        (self.folder / "node.xml").write_text(f"<node>{domains}</node>", encoding="utf-8")
+        self.policy('memory.overhead = "none"')
+
+    def policy(self, text):
+        (self.folder / "virtguard.toml").write_text(text, encoding="utf-8")
+
+    def run_doctor(self, *more):
+        return subprocess.run([CTL, "doctor", "--guests", "--policy-dir", self.folder,
+                               "--libvirt-uri", f"test://{self.folder}/node.xml", *more],
+                              capture_output=True, text=True, check=False, env={"LC_ALL": "C"})
+
+    def test_a_guest_that_would_be_refused_is_shown_with_the_figures(self):
+        done = self.run_doctor()
+        self.assertEqual((done.returncode, done.stderr), (1, ""))
+        large, end = done.stdout.splitlines()
+        self.assertRegex(large, r"^start:large: refused large: memory: needs 1 PiB, more than the \S+ GiB that one guest can have$")
+        self.assertEqual(end, "1 of 2 guests that run or start at boot would be refused")
+        document = json.loads(self.run_doctor("--json").stdout)
+        self.assertEqual([(each["event"], each["verdict"]) for each in document["events"]],
+                         [("start:large", "refuse"), ("start:small", "admit")])
+
+    def test_a_policy_that_observes_refuses_none(self):
+        self.policy('mode = "observe"')
+        done = self.run_doctor()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("start:large: admitted large", done.stdout)
+        self.assertIn("no guest that runs or starts at boot would be refused (2 looked at)\n", done.stdout)
+
+    def test_a_bad_policy_and_a_libvirt_that_is_not_there(self):
+        self.policy("mode = 1")
+        self.assertEqual(self.run_doctor().returncode, 2)
+        self.policy("")
+        (self.folder / "node.xml").unlink()
+        self.assertEqual(self.run_doctor().returncode, 3)
+
+
 if __name__ == "__main__":
     if os.geteuid() != 0:
         print("SKIPPED: virtguardd's socket is root's, and this is not root")

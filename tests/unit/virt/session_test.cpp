@@ -383,6 +383,22 @@ TEST_CASE("what libvirt runs can be asked for once") {
     CHECK(absent.error().code == Errc::unavailable);
 }
 
+TEST_CASE("of the domains that are off, those that libvirt starts at boot can be asked for") {
+    const std::string uri = "test:///default"; // which all connections of a process share
+    const ConnectPtr connect(virConnectOpen(uri.c_str()));
+    const DomainPtr other(virDomainDefineXML(connect.get(), other_xml.c_str()));
+    const DomainPtr running(virDomainLookupByName(connect.get(), "test"));
+    REQUIRE(virDomainSetAutostart(running.get(), 1) == 0);
+    CHECK(autostart_domains(uri).value().empty());
+    REQUIRE(virDomainSetAutostart(other.get(), 1) == 0);
+    const auto domains = autostart_domains(uri).value();
+    REQUIRE(virDomainUndefine(other.get()) == 0);
+    REQUIRE(virDomainSetAutostart(running.get(), 0) == 0);
+    REQUIRE(domains.size() == 1);
+    CHECK(domains.front().name == "other");
+    CHECK(domains.front().xml.starts_with("<domain type='test'>"));
+}
+
 TEST_CASE("a domain is found by its name or UUID, running or not") {
     const auto by_name = find_domain("test:///default", "test");
     REQUIRE(by_name.has_value());
