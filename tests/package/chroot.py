@@ -52,12 +52,12 @@ class Chroot:
 
     def start(self, *command):
         """A program that goes on."""
-        log = open(self.path("/tmp/log"), "ab")
-        return subprocess.Popen(["chroot", self.root, *command], env=ENVIRONMENT, stdin=subprocess.DEVNULL,
-                                stdout=log, stderr=log)
+        with open(self.path("/tmp/log"), "ab") as log:
+            return subprocess.Popen(["chroot", self.root, *command], env=ENVIRONMENT, stdin=subprocess.DEVNULL,
+                                    stdout=log, stderr=log)
 
     def apt(self, *arguments):
-        return self.run("apt-get", "-y", "-q", "--no-download", "--no-install-recommends", *arguments)
+        return self.run("apt-get", "-y", "-q", "--no-install-recommends", *arguments)
 
     def install(self, deb):
         shutil.copy(deb, self.path("/tmp/package.deb"))

@@ -122,16 +122,12 @@ class Lifecycle(unittest.TestCase):
     def start_daemon(self):
         """As the unit has it: as its own user, with two capabilities."""
         self.chroot.run("systemd-tmpfiles", "--create", "virtguard.conf")
-        self.start("setpriv", "--reuid=virtguard", "--regid=virtguard", "--clear-groups", "--no-new-privs",
+        daemon = self.start("setpriv", "--reuid=virtguard", "--regid=virtguard", "--clear-groups", "--no-new-privs",
                    f"--inh-caps={CAPABILITIES}", f"--ambient-caps={CAPABILITIES}", f"--bounding-set={CAPABILITIES}",
                    "virtguardd")
-        wait_until(lambda: self.chroot.path("/run/virtguard/hook.sock").exists())
-        wait_until(lambda: "ready" in self.status())
-
-    def status(self):
-        done = subprocess.run(["chroot", self.chroot.root, "virtguardctl", "status"], capture_output=True, text=True,
-                              check=False)
-        return done.stdout
+        wait_until(lambda: subprocess.run(["chroot", self.chroot.root, "virtguardctl", "status"], check=False,
+                                          capture_output=True).returncode == 0)
+        return daemon
 
     def start_libvirtd(self):
         self.chroot.write("/etc/libvirt/libvirtd.conf", LIBVIRTD_CONF)
@@ -202,8 +198,10 @@ class Lifecycle(unittest.TestCase):
     def test_a_purge_leaves_nothing(self):
         before = self.chroot.files()
         self.chroot.install(built())
-        self.start_daemon()
+        daemon = self.start_daemon()
         self.chroot.write("/etc/virtguard/conf.d/50-site.toml", "")
+        daemon.terminate()  # as the unit's end
+        daemon.wait()
         self.chroot.apt("remove", "virtguard")
         self.assertTrue(self.chroot.path("/etc/virtguard/conf.d/50-site.toml").exists())
         self.assertFalse(self.chroot.path("/run/virtguard").exists())
