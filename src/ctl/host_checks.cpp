@@ -81,14 +81,17 @@ bool apparmor_allows(const fs::path& target) {
     return std::ranges::find(folders, target.parent_path().native()) != folders.end();
 }
 
-Finding check_apparmor(const fs::path& root, const fs::path& target) {
-    Finding finding{.subject = "AppArmor"};
+bool is_libvirt_confined(const fs::path& root) {
     const std::string profiles = read(under(root, "/sys/kernel/security/apparmor/profiles"));
-    const bool confined = std::ranges::any_of(split(profiles, '\n'), [](std::string_view line) {
+    return std::ranges::any_of(split(profiles, '\n'), [](std::string_view line) {
         return (line.starts_with("libvirtd ") || line.starts_with("virtqemud ")) &&
                line.ends_with("(enforce)");
     });
-    if (!confined)
+}
+
+Finding check_apparmor(const fs::path& root, const fs::path& target) {
+    Finding finding{.subject = "AppArmor"};
+    if (!is_libvirt_confined(root))
         finding.text = "does not confine libvirtd";
     else if (apparmor_allows(target))
         finding.text = fmt::format("lets libvirtd execute {}", printable(target.native()));
@@ -218,6 +221,17 @@ std::vector<Finding> check_policy(const fs::path& folder) {
     return findings;
 }
 
+/// Whether the rules that all guests share let QEMU read which CPUs a node has. Those of Debian 12
+/// do not, so its QEMU, which wants to know that before it takes hugepages of some nodes only, ends
+/// at once.
+bool may_read_cpus_of_nodes(const fs::path& root) {
+    const fs::path rules = "abstractions/libvirt-qemu";
+    const fs::path profiles = under(root, "/etc/apparmor.d");
+    std::error_code error;
+    return !fs::exists(profiles / rules, error) ||
+           (read(profiles / rules) + read(profiles / "local" / rules)).contains("/cpumap r");
+}
+
 std::vector<Finding> check_hugepages(const fs::path& root) {
     const auto pages = host::read_hugepages(root);
     if (!pages)
@@ -251,6 +265,14 @@ std::vector<Finding> check_hugepages(const fs::path& root) {
         }
         findings.push_back(std::move(finding));
     }
+    if (!pools.empty() && is_libvirt_confined(root) && !may_read_cpus_of_nodes(root))
+        findings.push_back(
+            {.subject = "AppArmor",
+             .ok = false,
+             .text = "its rules for guests do not let QEMU read which CPUs a node has: guests with "
+                     "hugepages of certain nodes cannot start",
+             .remedy = "echo '/sys/devices/system/node/node[0-9]*/cpumap r,' "
+                       ">>/etc/apparmor.d/local/abstractions/libvirt-qemu"});
     return findings;
 }
 

@@ -27,7 +27,8 @@ using json::Finding;
 /// The operator's policy files.
 [[nodiscard]] std::vector<Finding> check_policy(const std::filesystem::path& folder);
 
-/// Each pool of hugepages, and whether QEMU can have its pages: by a mount of hugetlbfs.
+/// Each pool of hugepages, and whether QEMU can have its pages: by a mount of hugetlbfs, and by
+/// AppArmor's rules for guests.
 [[nodiscard]] std::vector<Finding> check_hugepages(const std::filesystem::path& root);
 
 } // namespace virtguard::ctl

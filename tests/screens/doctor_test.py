@@ -170,6 +170,19 @@ class Doctor(unittest.TestCase):
                           "have them", "mkdir -p /dev/hugepages-1Gi; mount -t hugetlbfs -o pagesize=1G hugetlbfs "
                           "/dev/hugepages-1Gi; systemctl restart libvirtd")
 
+    def test_pages_of_a_node_that_apparmor_keeps_from_guests(self):
+        rules = "etc/apparmor.d/abstractions/libvirt-qemu"
+        self.write(rules, "/sys/devices/system/node/ r,\n/sys/devices/system/node/node[0-9]*/meminfo r,\n")
+        rule = "/sys/devices/system/node/node[0-9]*/cpumap r,"
+        self.only_problem("AppArmor", "its rules for guests do not let QEMU read which CPUs a node has: guests with "
+                          "hugepages of certain nodes cannot start",
+                          f"echo '{rule}' >>/etc/apparmor.d/local/abstractions/libvirt-qemu")
+        self.write("etc/apparmor.d/local/abstractions/libvirt-qemu", f"{rule}\n")
+        self.assertEqual(self.problems(), [])
+        (self.root / "etc/apparmor.d/local/abstractions/libvirt-qemu").unlink()
+        self.pool(2048, 0)
+        self.assertEqual(self.problems(), [])
+
 
 class Guests(unittest.TestCase):
     """doctor --guests, on this machine: small fits any, and large none."""
