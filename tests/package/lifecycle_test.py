@@ -88,8 +88,10 @@ class Starts:
 
     def go_on(self):
         while not self.ending.is_set():
-            folder = self.chroot.path(HOOKS)
-            entries = sorted(os.listdir(folder)) if folder.exists() else []
+            try:
+                entries = sorted(os.listdir(self.chroot.path(HOOKS)))
+            except FileNotFoundError:  # the package had it, and has been removed
+                entries = []
             self.entries.update(entries)
             for entry in entries:
                 self.run_hook(entry)
