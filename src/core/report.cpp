@@ -128,7 +128,9 @@ std::vector<ShownPiece> shown_pieces(const Host& host, const Demand& demand) {
     for (const Piece& piece : demand.pieces) {
         const Pool* pool = host.pool(piece.resource);
         const bool anywhere = pool == nullptr || piece.places == pool->unbound ||
-                              pool->all().is_subset_of(piece.places);
+                              std::ranges::all_of(pool->places, [&](const auto& place) {
+                                  return piece.places.contains(place.first);
+                              });
         const IdSet nodes = anywhere ? IdSet{} : host.nodes_of(piece.resource, piece.places);
         result.push_back({piece.resource, piece.amount, nodes, piece.whole});
     }
