@@ -42,8 +42,9 @@ Result<std::unique_ptr<Connection>> Connection::open(sd_event* loop, std::int64_
         return std::unexpected(slots.error());
     for (SlotPtr& slot : *slots)
         connection->slots_.push_back(std::move(slot));
-    connection->methods_ = std::make_unique<Methods>(connection->bus_.get(), connection->shown_,
-                                                     connection->answers_, std::move(actions));
+    connection->methods_ =
+        std::make_unique<Methods>(connection->bus_.get(), connection->shown_, connection->callers_,
+                                  connection->answers_, std::move(actions));
     if (auto added = connection->methods_->add(); !added)
         return std::unexpected(added.error());
     return connection;
@@ -144,10 +145,10 @@ int Connection::ask_for_objects(sd_bus_message* call) {
         sd_bus_message_get_path(call) != std::string_view(manager_path) ||
         sd_bus_message_has_signature(call, "") <= 0)
         return 0;
-    (void)answers_.ask(call, "{oa{sa{sv}}}",
-                       [this, path = std::string()](sd_bus_message* answer) mutable {
-                           return append_objects(answer, shown_, path);
-                       });
+    answers_.ask(call, "{oa{sa{sv}}}",
+                 [this, path = std::string()](sd_bus_message* answer) mutable {
+                     return append_objects(answer, shown_, path);
+                 });
     return 1;
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "bus/callers.hpp"
 #include "bus/handles.hpp"
 #include "bus/long_answers.hpp"
 #include "bus/methods.hpp"
@@ -68,7 +69,7 @@ class Connection {
 
   private:
     explicit Connection(Handlers handlers)
-        : handlers_(std::move(handlers)), answers_(handlers_.answers) {}
+        : handlers_(std::move(handlers)), answers_(callers_, handlers_.answers) {}
     [[nodiscard]] int start(sd_event* loop, std::int64_t priority, const std::string& address);
     [[nodiscard]] int watch_ends();
     [[nodiscard]] int on_connected(sd_bus_message* signal);
@@ -88,6 +89,7 @@ class Connection {
     bool joined_ = false;
     bool ended_ = false;
     BusPtr bus_;
+    Callers callers_;
     LongAnswers answers_;
     std::unique_ptr<Methods> methods_;
     std::vector<SlotPtr> slots_; ///< they end before the bus, and that before what they show

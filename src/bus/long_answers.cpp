@@ -5,20 +5,14 @@
 
 namespace virtguard::bus {
 
-int LongAnswers::ask(sd_bus_message* call, const char* element, Part part) {
-    const std::string caller = sd_bus_message_get_sender(call);
-    const auto known = callers_.find(caller);
-    if (known != callers_.end() && known->second >= max_of_one)
-        return sd_bus_reply_method_errorf(call, SD_BUS_ERROR_LIMITS_EXCEEDED,
-                                          "%zu calls of yours wait for their answers", max_of_one);
-    if (waiting_.size() >= max_of_all)
-        return sd_bus_reply_method_errorf(call, SD_BUS_ERROR_LIMITS_EXCEEDED,
-                                          "too many calls wait for their answers");
-    ++callers_[caller];
-    waiting_.push_back({MessagePtr(sd_bus_message_ref(call)), element, std::move(part)});
+void LongAnswers::ask(sd_bus_message* call, const char* element, Part part) {
+    auto place = callers_.enter(call);
+    if (!place)
+        return;
+    waiting_.push_back(
+        {*std::move(place), MessagePtr(sd_bus_message_ref(call)), element, std::move(part)});
     if (waiting_.size() == 1)
         handlers_.waits();
-    return 1;
 }
 
 void LongAnswers::go_on() {
@@ -50,9 +44,6 @@ void LongAnswers::end(int r) {
     const Waiting answered = std::move(waiting_.front());
     waiting_.pop_front();
     const MessagePtr answer = std::move(answer_);
-    const auto caller = callers_.find(sd_bus_message_get_sender(answered.call.get()));
-    if (--caller->second == 0)
-        callers_.erase(caller);
     if (r >= 0)
         r = sd_bus_message_close_container(answer.get());
     if (r >= 0)

@@ -168,8 +168,18 @@ Result<> Methods::add() {
 }
 
 int Methods::check(sd_bus_message* message) {
-    const auto xml = read_text(message, "xml", max_xml);
-    return xml ? reply_outcome(message, actions_.check(*xml)) : reply_error(message, xml.error());
+    auto xml = read_text(message, "xml", max_xml);
+    if (!xml)
+        return reply_error(message, xml.error());
+    auto place = callers_.enter(message);
+    if (!place)
+        return 1;
+    actions_.check(*std::move(xml),
+                   [call = MessagePtr(sd_bus_message_ref(message)),
+                    place = *std::move(place)](const Result<core::Outcome>& outcome) {
+                       (void)reply_outcome(call.get(), outcome);
+                   });
+    return 1;
 }
 
 int Methods::explain(sd_bus_message* message) {
@@ -190,7 +200,8 @@ int Methods::list_domains(sd_bus_message* message) {
         }
         return to.error() < 0 ? to.error() : left == 0 ? 1 : 0;
     };
-    return answers_.ask(message, domain_type, std::move(part));
+    answers_.ask(message, domain_type, std::move(part));
+    return 1;
 }
 
 int Methods::recent_decisions(sd_bus_message* message) {
@@ -207,7 +218,8 @@ int Methods::recent_decisions(sd_bus_message* message) {
             append_decision(to, (*starts)[next]);
         return to.error() < 0 ? to.error() : next < starts->size() ? 1 : 0;
     };
-    return answers_.ask(message, decision_type, std::move(part));
+    answers_.ask(message, decision_type, std::move(part));
+    return 1;
 }
 
 int Methods::reload(sd_bus_message* message) {

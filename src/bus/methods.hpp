@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "bus/authority.hpp"
+#include "bus/callers.hpp"
 #include "bus/handles.hpp"
 #include "bus/long_answers.hpp"
 #include "bus/picture.hpp"
@@ -20,9 +21,11 @@ namespace virtguard::bus {
 /// Who does what callers ask for. All run in the loop and wait for nothing.
 struct Actions {
     using Done = std::move_only_function<void(Result<>)>;
+    using Checked = std::move_only_function<void(Result<core::Outcome>)>;
 
-    /// What a start with this XML would be answered. Errors: syntax, limit.
-    std::function<Result<core::Outcome>(const std::string& xml)> check;
+    /// Tells, later, what a start with this XML would be answered. Errors: syntax, limit,
+    /// unavailable.
+    std::function<void(std::string xml, Checked)> check;
     /// What a start of this guest, by its name or UUID, would be answered. Error: not_found.
     std::function<Result<core::Outcome>(const std::string& domain)> explain;
     /// The last starts, the latest first.
@@ -40,10 +43,11 @@ class Methods {
     /// Of a domain: names are parts of file names, which have at most 255 bytes.
     static constexpr std::size_t max_name = 255;
 
-    /// The bus, the picture and the answers must outlive it.
-    Methods(sd_bus* bus, const Picture& picture, LongAnswers& answers, Actions actions)
-        : bus_(bus), picture_(picture), answers_(answers), actions_(std::move(actions)),
-          authority_(bus) {}
+    /// The bus, the picture, the callers and the answers must outlive it.
+    Methods(sd_bus* bus, const Picture& picture, Callers& callers, LongAnswers& answers,
+            Actions actions)
+        : bus_(bus), picture_(picture), callers_(callers), answers_(answers),
+          actions_(std::move(actions)), authority_(bus) {}
 
     /// Has the methods answer as long as this lives.
     [[nodiscard]] Result<> add();
@@ -65,6 +69,7 @@ class Methods {
 
     sd_bus* bus_;
     const Picture& picture_;
+    Callers& callers_;
     LongAnswers& answers_;
     Actions actions_;
     Authority authority_;

@@ -65,8 +65,12 @@ Result<std::unique_ptr<BusLink>> BusLink::create(loop::Loop& loop, std::string a
         return std::unexpected(waiting.error());
     if (!updating)
         return std::unexpected(updating.error());
+    auto xml = XmlReader::create(loop);
     if (!answering)
         return std::unexpected(answering.error());
+    if (!xml)
+        return std::unexpected(xml.error());
+    link->xml_ = *std::move(xml);
     link->answering_ = *std::move(answering);
     link->reconnecting_ = *std::move(reconnecting);
     link->waiting_ = *std::move(waiting);
@@ -77,6 +81,7 @@ Result<std::unique_ptr<BusLink>> BusLink::create(loop::Loop& loop, std::string a
 }
 
 void BusLink::connect() {
+    xml_->forget();
     connection_.reset();
     auto connection =
         bus::Connection::open(loop_.handle(), std::to_underlying(loop::Priority::last), address_,
@@ -93,13 +98,17 @@ void BusLink::connect() {
 }
 
 bus::Actions BusLink::actions() {
-    return {
-        .check =
-            [this](const std::string& xml) { return service_.check(xml, Service::Fits::left_out); },
-        .explain = [this](const std::string& domain) { return service_.explain(domain); },
-        .recent = [this](std::size_t most) { return service_.history().recent(most); },
-        .reload = requests_.reload,
-        .resync = requests_.resync};
+    return {.check =
+                [this](std::string xml, bus::Actions::Checked done) {
+                    xml_->read(std::move(xml),
+                               [this, done = std::move(done)](const ReadDomain& read) mutable {
+                                   done(service_.check(read, Service::Fits::left_out));
+                               });
+                },
+            .explain = [this](const std::string& domain) { return service_.explain(domain); },
+            .recent = [this](std::size_t most) { return service_.history().recent(most); },
+            .reload = requests_.reload,
+            .resync = requests_.resync};
 }
 
 void BusLink::joined() {

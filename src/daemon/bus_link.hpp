@@ -14,6 +14,7 @@
 #include "bus/connection.hpp"
 #include "daemon/bus_picture.hpp"
 #include "daemon/service.hpp"
+#include "daemon/xml_reader.hpp"
 #include "loop/loop.hpp"
 #include "virt/backoff.hpp"
 
@@ -62,6 +63,7 @@ class BusLink {
     std::optional<loop::Deferred> updating_;
     std::optional<loop::Deferred> answering_;
     std::unique_ptr<bus::Connection> connection_;
+    std::unique_ptr<XmlReader> xml_; ///< after the connection, which has a place for each reader
 };
 
 /// Where the system's bus listens: DBUS_SYSTEM_BUS_ADDRESS, else as the D-Bus specification says.

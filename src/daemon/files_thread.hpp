@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The thread for what can block: policy files, durable state, /proc files of guests. It runs jobs
-// in order; a job that has a result posts it to a mailbox itself.
+// A thread for what can block: policy files, durable state, /proc files of guests. It runs jobs
+// in order; a job that has a result posts it to a mailbox itself. XmlReader has another of them.
 
 #include <atomic>
 #include <chrono>

@@ -153,18 +153,18 @@ void Service::handle(const wire::Request& request, Reply reply) {
 }
 
 void Service::prepare(const wire::Request& request, Reply reply) {
-    auto domain = domxml::parse_domain(request.body);
-    if (domain) {
+    ReadDomain read = read_domain(request.body);
+    if (read.domain) {
         refresh_hugepages(); // ordinary memory is what they leave
-        decide({*std::move(domain), request.header, std::move(reply)});
+        decide({*std::move(read.domain), request.header, std::move(reply)});
         return arm_timer();
     }
-    if (domain.error().code == Errc::invalid)
-        return answer(domxml::parse_identity(request.body),
-                      {.decision = core::refuse_invalid(domain.error(), guard_.policy())},
+    const Error& error = read.domain.error();
+    if (error.code == Errc::invalid)
+        return answer(read.identity, {.decision = core::refuse_invalid(error, guard_.policy())},
                       exec_time(request.header), reply);
-    log_undecided({}, fmt::format("a start was not decided: {}", domain.error().what));
-    reply(wire::encode_reply(wire::Operation::prepare, wire::Verdict::error, domain.error().what));
+    log_undecided({}, fmt::format("a start was not decided: {}", error.what));
+    reply(wire::encode_reply(wire::Operation::prepare, wire::Verdict::error, error.what));
 }
 
 void Service::decide(Parked start) {
@@ -253,24 +253,24 @@ void Service::told(const wire::Request& request) {
 }
 
 std::string Service::check_reply(std::string_view xml) {
-    const auto outcome = check(xml, Fits::told);
+    const auto outcome = check(read_domain(xml), Fits::told);
     return wire::encode_reply(wire::Operation::check,
                               outcome ? wire::Verdict::done : wire::Verdict::error,
                               outcome ? json::outcome_document(*outcome) : outcome.error().what);
 }
 
-Result<core::Outcome> Service::check(std::string_view xml, Fits fits) {
-    const auto domain = domxml::parse_domain(xml);
-    if (domain) {
-        core::Outcome outcome = check(*domain);
+Result<core::Outcome> Service::check(const ReadDomain& read, Fits fits) {
+    if (read.domain) {
+        core::Outcome outcome = check(*read.domain);
         if (fits == Fits::told)
-            outcome.fits = guard_.advise(*domain);
+            outcome.fits = guard_.advise(*read.domain);
         return outcome;
     }
-    if (domain.error().code != Errc::invalid)
-        return std::unexpected(domain.error());
-    const core::Answer answer{.decision = core::refuse_invalid(domain.error(), guard_.policy())};
-    return core::make_outcome(domxml::parse_identity(xml), answer, guard_.host(), guard_.policy());
+    const Error& error = read.domain.error();
+    if (error.code != Errc::invalid)
+        return std::unexpected(error);
+    const core::Answer answer{.decision = core::refuse_invalid(error, guard_.policy())};
+    return core::make_outcome(read.identity, answer, guard_.host(), guard_.policy());
 }
 
 core::Outcome Service::check(const core::Domain& domain) {

@@ -23,6 +23,7 @@
 #include "daemon/libvirt_watch.hpp"
 #include "daemon/metrics_file.hpp"
 #include "daemon/policy_store.hpp"
+#include "daemon/read_domain.hpp"
 #include "daemon/residency_watch.hpp"
 #include "daemon/status_watch.hpp"
 #include "daemon/topology_watch.hpp"
@@ -71,7 +72,7 @@ class Service {
     /// What would fit of a domain that is checked is dear to work out.
     enum class Fits { left_out, told };
     /// What a start with this XML would be answered. Errors: syntax, limit.
-    [[nodiscard]] Result<core::Outcome> check(std::string_view xml, Fits fits);
+    [[nodiscard]] Result<core::Outcome> check(const ReadDomain& read, Fits fits);
     /// What a start of a guest would be answered that is known by this name or UUID, with its own
     /// place counted as free. Error: not_found.
     [[nodiscard]] Result<core::Outcome> explain(std::string_view guest);

@@ -100,12 +100,13 @@ struct Bench {
              .joined = [this] { joined = true; },
              .lost = [this](const std::string& why) { lost = why; },
              .answers = {.begins = [this] { ++begun; }, .waits = [this] { answering(); }}},
-            {.check = [this](const std::string& xml) -> Result<core::Outcome> {
-                 checked = xml.size();
-                 if (xml == "?")
-                     return fail(Errc::syntax, "not XML");
-                 return refusal();
-             },
+            {.check =
+                 [this](const std::string& xml, Actions::Checked done) {
+                     checked = xml.size();
+                     if (xml == "?")
+                         return done(fail(Errc::syntax, "not XML"));
+                     done(refusal());
+                 },
              .explain = [](const std::string& name) -> Result<core::Outcome> {
                  return fail(Errc::not_found, "no guest {}", name);
              },
@@ -324,7 +325,7 @@ TEST_CASE("who asks for more than is answered is refused, and others are not") {
     std::map<std::string, int> answers;
     for (const Asked& each : asked)
         ++answers[Client::message_of(each.answer)];
-    CHECK(answers[""] >= static_cast<int>(LongAnswers::max_of_one));
+    CHECK(answers[""] >= static_cast<int>(Callers::max_of_one));
     CHECK(answers["4 calls of yours wait for their answers"] > 0);
     CHECK(answers.size() == 2);
     CHECK(Client::error_of(bench.client->manager("ListDomains")) == "");

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/read_domain.hpp"
+
+#include <utility>
+
+#include "domxml/parse.hpp"
+
+namespace virtguard::daemon {
+
+ReadDomain read_domain(std::string_view xml) {
+    ReadDomain read{.domain = domxml::parse_domain(xml)};
+    if (!read.domain && read.domain.error().code == Errc::invalid)
+        read.identity = domxml::parse_identity(xml);
+    return read;
+}
+
+} // namespace virtguard::daemon

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The XML of a start, or of what may be one.
+
+#include <string_view>
+
+#include "base/error.hpp"
+#include "core/domain.hpp"
+
+namespace virtguard::daemon {
+
+struct ReadDomain {
+    Result<core::Domain> domain;
+    core::Domain identity{}; ///< of one that cannot be (Errc::invalid): its name and UUID
+};
+
+/// Threads may call it at the same time.
+[[nodiscard]] ReadDomain read_domain(std::string_view xml);
+
+} // namespace virtguard::daemon
