@@ -178,7 +178,7 @@ class Bus(BusTest):
 
     def test_answers_go_on_while_the_bus_is_away_and_the_name_comes_back(self):
         self.daemon = self.start_daemon()
-        self.wait_for(self.socket.exists, "virtguardd listens")
+        self.wait_for(lambda: self.ctl("status").returncode == 0, "virtguardd answers")
         self.assertEqual(self.hook(PREPARE, xml("early", 2, 1))[0], ADMITTED)
         bus = self.start_bus()
         self.wait_for(lambda: self.property("DecisionsAdmitted") == 1, "on the bus that came later")
