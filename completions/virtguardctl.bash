@@ -23,10 +23,11 @@ _virtguardctl() {
         [check]='--json'
         [explain]='--libvirt-uri --json'
         [policy]='' [policy check]='' [policy show]='--json' [policy diff]='--json'
+        [overcommit]='--json' [overcommit get]='--json' [overcommit set]='' [overcommit reset]=''
         [doctor]='--ledger --guests --libvirt-uri --policy-dir --root --json'
         [simulate]='--topology --pages --policy --json'
     )
-    local commands='status nodes domains export recent metrics check explain policy doctor simulate'
+    local commands='status nodes domains export recent metrics check explain policy overcommit doctor simulate'
 
     local command='' index word
     for ((index = 1; index < COMP_CWORD; index++)); do
@@ -37,8 +38,8 @@ _virtguardctl() {
         *)
             if [[ -z $command ]]; then
                 command=$word
-            elif [[ $command == policy ]]; then
-                command="policy $word"
+            elif [[ $command == policy || $command == overcommit ]]; then
+                command="$command $word"
             fi
             ;;
         esac
@@ -59,6 +60,8 @@ _virtguardctl() {
     case $command in
     '') _virtguardctl_words "$commands" "$current" ;;
     policy) _virtguardctl_words 'check show diff' "$current" ;;
+    overcommit) _virtguardctl_words 'get set reset' "$current" ;;
+    'overcommit set' | 'overcommit reset') _virtguardctl_words 'cpu memory' "$current" ;;
     explain) _virtguardctl_words "$(virsh --readonly list --all --name 2>/dev/null)" "$current" ;;
     simulate)
         case $current in

@@ -44,10 +44,9 @@ int Authority::ask(sd_bus_message* call, Allowed allowed) {
 
 int Authority::on_user(sd_bus_message* reply, void* userdata, sd_bus_error*) {
     auto& question = *static_cast<Question*>(userdata);
-    std::uint32_t user = 0;
     const bool is_known = sd_bus_message_is_method_error(reply, nullptr) <= 0 &&
-                          sd_bus_message_read(reply, "u", &user) > 0;
-    if (is_known && user == 0)
+                          sd_bus_message_read(reply, "u", &question.user) > 0;
+    if (is_known && question.user == 0)
         question.authority->settle(question, true);
     else if (!is_known || question.authority->ask_polkit(question) < 0)
         question.authority->settle(question, false);
@@ -84,9 +83,10 @@ int Authority::on_polkit(sd_bus_message* reply, void* userdata, sd_bus_error*) {
 void Authority::settle(Question& question, bool is_allowed) {
     MessagePtr call = std::move(question.call);
     Allowed allowed = std::move(question.allowed);
+    const std::uint32_t user = question.user;
     questions_.remove_if([&](const Question& each) { return &each == &question; });
     if (is_allowed)
-        return allowed(std::move(call));
+        return allowed(std::move(call), user);
     (void)sd_bus_reply_method_errorf(call.get(), SD_BUS_ERROR_ACCESS_DENIED,
                                      "polkit does not allow %s", manage_action);
 }

@@ -4,6 +4,7 @@
 // nothing waits for the answers but the call that they are about.
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <list>
 
@@ -16,8 +17,8 @@ class Authority {
     /// Calls whose answers are awaited at once, each perhaps for a person who types a password.
     static constexpr std::size_t max_pending = 64;
 
-    /// Gets the call back; to be answered with what came of it.
-    using Allowed = std::move_only_function<void(MessagePtr call)>;
+    /// Gets the call back, to be answered with what came of it, and the uid of who made it.
+    using Allowed = std::move_only_function<void(MessagePtr call, std::uint32_t user)>;
 
     explicit Authority(sd_bus* bus) : bus_(bus) {}
     Authority(const Authority&) = delete;
@@ -34,6 +35,7 @@ class Authority {
         Authority* authority;
         MessagePtr call;
         Allowed allowed;
+        std::uint32_t user = 0;
         SlotPtr slot{}; ///< of the answer that is awaited
     };
 

@@ -146,6 +146,11 @@ const sd_bus_vtable Methods::vtable[] = {
     SD_BUS_METHOD_WITH_ARGS("RecentDecisions", SD_BUS_ARGS("u", max),
                             SD_BUS_RESULT("a(tssssa(sssxxxss))", decisions),
                             call<&Methods::recent_decisions>, SD_BUS_VTABLE_UNPRIVILEGED),
+    SD_BUS_METHOD_WITH_ARGS("SetOvercommit", SD_BUS_ARGS("s", resource, "s", ratio),
+                            SD_BUS_NO_RESULT, call<&Methods::set_overcommit>,
+                            SD_BUS_VTABLE_UNPRIVILEGED),
+    SD_BUS_METHOD_WITH_ARGS("ResetOvercommit", SD_BUS_ARGS("s", resource), SD_BUS_NO_RESULT,
+                            call<&Methods::reset_overcommit>, SD_BUS_VTABLE_UNPRIVILEGED),
     SD_BUS_METHOD_WITH_ARGS("Reload", SD_BUS_NO_ARGS, SD_BUS_NO_RESULT, call<&Methods::reload>,
                             SD_BUS_VTABLE_UNPRIVILEGED),
     SD_BUS_METHOD_WITH_ARGS("Resync", SD_BUS_NO_ARGS, SD_BUS_NO_RESULT, call<&Methods::resync>,
@@ -222,8 +227,41 @@ int Methods::recent_decisions(sd_bus_message* message) {
     return 1;
 }
 
+int Methods::set_overcommit(sd_bus_message* message) {
+    const auto resource = read_text(message, "resource", max_word);
+    if (!resource)
+        return reply_error(message, resource.error());
+    const auto ratio = read_text(message, "ratio", max_word);
+    if (!ratio)
+        return reply_error(message, ratio.error());
+    return carry_out(message, core::read_set_overcommit(*resource, *ratio));
+}
+
+int Methods::reset_overcommit(sd_bus_message* message) {
+    const auto resource = read_text(message, "resource", max_word);
+    if (!resource)
+        return reply_error(message, resource.error());
+    return carry_out(message, core::read_reset_overcommit(*resource));
+}
+
+/// Only who may give orders learns what is wrong with one.
+int Methods::carry_out(sd_bus_message* message, Result<core::Order> order) {
+    return authority_.ask(
+        message, [this, order = std::move(order)](MessagePtr call, std::uint32_t user) {
+            if (!order) {
+                (void)sd_bus_reply_method_errorf(call.get(), SD_BUS_ERROR_INVALID_ARGS, "%s",
+                                                 valid_utf8(order.error().what).c_str());
+                return;
+            }
+            actions_.order(*order, user, [call = std::move(call)](Result<> done) {
+                (void)(done ? sd_bus_reply_method_return(call.get(), "")
+                            : reply_error(call.get(), done.error()));
+            });
+        });
+}
+
 int Methods::reload(sd_bus_message* message) {
-    return authority_.ask(message, [this](MessagePtr call) {
+    return authority_.ask(message, [this](MessagePtr call, std::uint32_t) {
         actions_.reload([call = std::move(call)](Result<> loaded) {
             // Who asked may be gone by now, and with him the bus.
             (void)(loaded ? sd_bus_reply_method_return(call.get(), "")
@@ -233,7 +271,7 @@ int Methods::reload(sd_bus_message* message) {
 }
 
 int Methods::resync(sd_bus_message* message) {
-    return authority_.ask(message, [this](MessagePtr call) {
+    return authority_.ask(message, [this](MessagePtr call, std::uint32_t) {
         actions_.resync();
         (void)sd_bus_reply_method_return(call.get(), "");
     });

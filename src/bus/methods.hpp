@@ -3,6 +3,7 @@
 // The methods and signals of org.virtguard1.Manager; docs/dbus.md says what they mean.
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "bus/picture.hpp"
 #include "core/history.hpp"
 #include "core/report.hpp"
+#include "core/run_time.hpp"
 
 namespace virtguard::bus {
 
@@ -30,6 +32,8 @@ struct Actions {
     std::function<Result<core::Outcome>(const std::string& domain)> explain;
     /// The last starts, the latest first.
     std::function<std::vector<core::DecidedStart>(std::size_t most)> recent;
+    /// Does what the user ordered. Errors, when it is done but not kept: io, unavailable.
+    std::function<void(core::Order, std::uint32_t user, Done)> order;
     /// Loads the policy anew. Errors: invalid (then it says what is wrong), unavailable.
     std::function<void(Done)> reload;
     /// Has libvirt asked soon what runs.
@@ -42,6 +46,9 @@ class Methods {
     static constexpr std::size_t max_xml = 256 << 10;
     /// Of a domain: names are parts of file names, which have at most 255 bytes.
     static constexpr std::size_t max_name = 255;
+
+    /// Of the name of a resource, and of a ratio: far longer than any.
+    static constexpr std::size_t max_word = 64;
 
     /// The bus, the picture, the callers and the answers must outlive it.
     Methods(sd_bus* bus, const Picture& picture, Callers& callers, LongAnswers& answers,
@@ -64,6 +71,9 @@ class Methods {
     [[nodiscard]] int explain(sd_bus_message* message);
     [[nodiscard]] int list_domains(sd_bus_message* message);
     [[nodiscard]] int recent_decisions(sd_bus_message* message);
+    [[nodiscard]] int set_overcommit(sd_bus_message* message);
+    [[nodiscard]] int reset_overcommit(sd_bus_message* message);
+    [[nodiscard]] int carry_out(sd_bus_message* message, Result<core::Order> order);
     [[nodiscard]] int reload(sd_bus_message* message);
     [[nodiscard]] int resync(sd_bus_message* message);
 

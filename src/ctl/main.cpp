@@ -24,6 +24,7 @@
 #include "ctl/guests_check.hpp"
 #include "ctl/ledger_check.hpp"
 #include "ctl/outcome_screen.hpp"
+#include "ctl/overcommit.hpp"
 #include "ctl/policy_commands.hpp"
 #include "ctl/recent.hpp"
 #include "ctl/show.hpp"
@@ -52,6 +53,7 @@ struct Options {
     bool wants_guests = false;
     DoctorOptions doctor;
     PolicyOptions policy;
+    OvercommitOptions overcommit;
 };
 
 struct Command {
@@ -226,6 +228,27 @@ Command add_policy(CLI::App& app, PolicyOptions& policy, const Options& options)
             }};
 }
 
+Command add_overcommit(CLI::App& app, OvercommitOptions& overcommit, const Options& options) {
+    CLI::App* command =
+        app.add_subcommand("overcommit", "the overcommit ratios, and setting them at run time");
+    command->require_subcommand(0, 1);
+    CLI::App* get = command->add_subcommand("get", "the ratios, and who set them");
+    for (CLI::App* each : {command, get})
+        each->add_flag("--json", overcommit.json, "print one JSON document");
+    CLI::App* set = command->add_subcommand("set", "from now on, whatever the files say");
+    set->add_option("RESOURCE", overcommit.resource, "cpu or memory")->required();
+    set->add_option("RATIO", overcommit.ratio, "above 0, at most 1000: 1.5")->required();
+    CLI::App* reset = command->add_subcommand("reset", "as the files say");
+    reset->add_option("RESOURCE", overcommit.resource, "all without it");
+    return {command, [&overcommit, &options, set, reset] {
+                overcommit.socket = options.socket;
+                overcommit.colour = options.colour;
+                return set->parsed()     ? set_overcommit(overcommit)
+                       : reset->parsed() ? reset_overcommit(overcommit)
+                                         : show_overcommit(overcommit);
+            }};
+}
+
 Command add_doctor(CLI::App& app, Options& options) {
     CLI::App* command =
         app.add_subcommand("doctor", "is all in place, and what is to be done where not?");
@@ -319,6 +342,7 @@ int run(std::vector<std::string> arguments) {
         add_check(app, options),
         add_explain(app, options),
         add_policy(app, options.policy, options),
+        add_overcommit(app, options.overcommit, options),
         add_doctor(app, options),
         add_simulate(app, options.simulate),
     };

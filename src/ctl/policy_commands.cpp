@@ -43,6 +43,37 @@ std::string line_of(const core::Setting& setting) {
                        one_line(setting.origin));
 }
 
+std::map<std::string, core::Setting> by_key(const std::vector<core::Setting>& settings) {
+    std::map<std::string, core::Setting> map;
+    for (const core::Setting& setting : settings)
+        map.emplace(setting.key, setting);
+    return map;
+}
+
+/// Who set it and, where that was at run time, in place of what.
+std::string whole_origin(const core::Setting& setting,
+                         const std::map<std::string, core::Setting>& replaced) {
+    const auto file = replaced.find(setting.key);
+    return one_line(file == replaced.end() ? setting.origin
+                                           : fmt::format("{}, in place of {} ({})", setting.origin,
+                                                         file->second.value, file->second.origin));
+}
+
+/// What a reload would replace: what is set at run time stays, and what nothing sets is no key of
+/// the files.
+std::vector<core::Setting> from_files(const json::PolicyInForce& policy) {
+    const std::map<std::string, core::Setting> replaced = by_key(policy.replaced);
+    std::vector<core::Setting> settings;
+    for (const core::Setting& setting : policy.settings) {
+        const auto file = replaced.find(setting.key);
+        if (file == replaced.end())
+            settings.push_back(setting);
+        else if (file->second.origin != "default" || !setting.key.starts_with("overcommit."))
+            settings.push_back(file->second);
+    }
+    return settings;
+}
+
 using Change = json::PolicyChange;
 
 std::vector<Change> changes(const std::vector<core::Setting>& in_force,
@@ -84,6 +115,7 @@ int show_policy(const PolicyOptions& options) {
         return exit_ok;
     }
     const Screen screen = standard_output(options.colour);
+    const std::map<std::string, core::Setting> replaced = by_key(policy->replaced);
     for (const std::string& problem : policy->problems)
         print(inked(screen, Ink::bad, fmt::format("# not in force: {}", one_line(problem))) + "\n");
     std::size_t widest = 0;
@@ -94,7 +126,7 @@ int show_policy(const PolicyOptions& options) {
             fmt::format("{} = {}", one_line(setting.key), one_line(setting.value));
         print(fmt::format("{:{}}  {}\n", line, widest,
                           inked(screen, setting.origin == "default" ? Ink::faint : Ink::good,
-                                "# " + one_line(setting.origin))));
+                                "# " + whole_origin(setting, replaced))));
     }
     return exit_ok;
 }
@@ -109,7 +141,7 @@ int compare_policies(const PolicyOptions& options) {
         return exit_bad_input;
     }
     const std::vector<core::Setting> in_files = policy::settings(*loaded);
-    const std::vector<Change> changed = changes(policy->settings, in_files);
+    const std::vector<Change> changed = changes(from_files(*policy), in_files);
     if (options.json) {
         print(json::policy_difference_document(changed) + "\n");
         return changed.empty() ? exit_ok : exit_refused;

@@ -2,6 +2,7 @@
 #include "daemon/service.hpp"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 #include <utility>
 #include <variant>
@@ -18,6 +19,7 @@
 #include "policy/settings.hpp"
 #include "wire/hook_conf.hpp"
 #include "json/document.hpp"
+#include "json/run_time.hpp"
 
 namespace virtguard::daemon {
 
@@ -66,6 +68,8 @@ Result<> Service::watch(loop::Loop& loop) {
     });
     auto metrics =
         MetricsFile::create(loop, files_, [this] { return metrics::text(status(), history_); });
+    if (auto watching = run_time_.watch(loop, [this] { note_change(); }); !watching)
+        return watching;
     if (!timer)
         return std::unexpected(timer.error());
     if (!metrics)
@@ -110,8 +114,10 @@ Result<> Service::watch_machine(loop::Loop& loop) {
 
 Service::Service(ServiceOptions options, core::Topology topology, StartPolicy policy,
                  FilesThread& files)
-    : options_(std::move(options)), guard_(std::move(topology), std::move(policy.policy)),
-      store_(options_.run_folder / "guests", read_boot_id(options_.root)), files_(files),
+    : options_(std::move(options)), files_(files), files_policy_(std::move(policy.policy)),
+      run_time_(options_.state_folder / "run-time", files),
+      guard_(std::move(topology), core::in_force(files_policy_, run_time_.values())),
+      store_(options_.run_folder / "guests", read_boot_id(options_.root)),
       policy_errors_(std::move(policy.errors)) {
     for (const std::string& error : policy_errors_)
         log(Level::error, "policy: {}", error);
@@ -146,10 +152,49 @@ void Service::handle(const wire::Request& request, Reply reply) {
         return reply(wire::encode_reply(wire::Operation::recent, wire::Verdict::done,
                                         json::history_document(history_.recent())));
     case wire::Operation::policy:
-        return reply(wire::encode_reply(
-            wire::Operation::policy, wire::Verdict::done,
-            json::policy_document({policy::settings(guard_.policy()), policy_errors_})));
+        return reply(wire::encode_reply(wire::Operation::policy, wire::Verdict::done,
+                                        json::policy_document(policy_in_force())));
+    case wire::Operation::order:
+        return carry_out(request, std::move(reply));
     }
+}
+
+json::PolicyInForce Service::policy_in_force() const {
+    json::PolicyInForce policy{policy::settings(core::in_force(files_policy_, run_time_.values())),
+                               policy_errors_};
+    std::map<std::string, core::Setting> of_files;
+    for (core::Setting& each : policy::settings(files_policy_))
+        of_files.emplace(each.key, std::move(each));
+    for (const core::Setting& each : policy.settings) {
+        // Only ratios need not be among the settings of the files: they are 1 then.
+        const auto file = of_files.try_emplace(each.key, each.key, Ratio{}.text(), "default").first;
+        if (file->second.origin != each.origin)
+            policy.replaced.push_back(file->second);
+    }
+    return policy;
+}
+
+void Service::carry_out(const wire::Request& request, Reply reply) {
+    constexpr std::uint32_t root = 0; // the socket is closed to all others
+    const auto answer = [](const Result<>& done) {
+        return wire::encode_reply(wire::Operation::order,
+                                  done ? wire::Verdict::done : wire::Verdict::error,
+                                  done ? std::string() : done.error().what);
+    };
+    const auto order = json::parse_order(request.body);
+    if (!order)
+        return reply(answer(std::unexpected(order.error())));
+    carry_out(*order, root, [answer, reply = std::move(reply)](const Result<>& done) mutable {
+        reply(answer(done));
+    });
+}
+
+void Service::carry_out(const core::Order& order, std::uint32_t user, RunTimeStore::Kept done) {
+    const core::Setter by{.time = loop::wall_time(), .uid = user, .user = user == 0 ? "root" : ""};
+    run_time_.set(core::carried_out(run_time_.values(), order, by), std::move(done));
+    apply_policy();
+    log(Level::notice, "run time: {}, by {}", core::order_text(order), core::user_text(by));
+    note_change();
 }
 
 void Service::prepare(const wire::Request& request, Reply reply) {
@@ -450,11 +495,16 @@ void Service::apply(CheckedPolicy loaded) {
 
 void Service::put_in_force(core::Policy policy) {
     policy_errors_.clear();
-    guard_.apply(std::move(policy));
-    refresh_hugepages(); // what is foreign depends on what is reserved
+    files_policy_ = std::move(policy);
+    apply_policy();
     log(Level::notice, "policy: reloaded");
     after_policy_change();
     metrics_->set_folder(guard_.policy().metrics.textfile_folder);
+}
+
+void Service::apply_policy() {
+    guard_.apply(core::in_force(files_policy_, run_time_.values()));
+    refresh_hugepages(); // what is foreign depends on what is reserved
     note_over_capacity();
     arm_timer(); // places may be kept for another time now
 }
@@ -463,7 +513,7 @@ void Service::put_in_force(core::Policy policy) {
 void Service::after_policy_change() {
     const bool is_good = policy_errors_.empty();
     const bool taken =
-        files_.run([policy = guard_.policy(), is_good, policy_folder = options_.policy_folder,
+        files_.run([policy = files_policy_, is_good, policy_folder = options_.policy_folder,
                     state_folder = options_.state_folder] {
             const wire::HookConf conf{.timeout = policy.hook.timeout,
                                       .unavailable_denies = policy.hook.unavailable_denies};
@@ -514,6 +564,8 @@ core::Status Service::status() const {
                         .foreign_memory = guard_.foreign_memory()};
     for (const std::string& error : policy_errors_)
         status.problems.push_back("policy: " + error);
+    if (!run_time_.problem().empty())
+        status.problems.push_back("run time: " + run_time_.problem());
     for (std::string& problem : libvirt_->problems(loop::now()))
         status.problems.push_back(std::move(problem));
     if (!pages_problem_.empty())

@@ -25,12 +25,14 @@
 #include "daemon/policy_store.hpp"
 #include "daemon/read_domain.hpp"
 #include "daemon/residency_watch.hpp"
+#include "daemon/run_time_store.hpp"
 #include "daemon/status_watch.hpp"
 #include "daemon/topology_watch.hpp"
 #include "loop/loop.hpp"
 #include "loop/mailbox.hpp"
 #include "virt/message.hpp"
 #include "wire/server.hpp"
+#include "json/document.hpp"
 
 namespace virtguard::daemon {
 
@@ -85,6 +87,13 @@ class Service {
     /// Puts a reloaded policy in force, or says what is wrong with it and keeps the old one.
     void apply(CheckedPolicy loaded);
 
+    /// Has an order carried out at once; done runs when it is on the disk, too, or with why it is
+    /// not. The user is who gave it.
+    void carry_out(const core::Order& order, std::uint32_t user, RunTimeStore::Kept done);
+
+    /// The policy of the files, without what is set at run time.
+    [[nodiscard]] const core::Policy& files_policy() const { return files_policy_; }
+
     /// Writes all guests to the run folder, which is a new one.
     void keep_guests_anew() { store_.save_anew(guard_); }
 
@@ -120,6 +129,9 @@ class Service {
     [[nodiscard]] std::string check_reply(std::string_view xml);
     [[nodiscard]] core::Outcome check(const core::Domain& domain);
     void put_in_force(core::Policy policy);
+    void apply_policy();
+    [[nodiscard]] json::PolicyInForce policy_in_force() const;
+    void carry_out(const wire::Request& request, Reply reply);
     void look(virt::Look seen);
     void look(const virt::DomainLook& seen);
     void look_at_machine();
@@ -134,9 +146,11 @@ class Service {
     void after_policy_change();
 
     ServiceOptions options_;
+    FilesThread& files_;
+    core::Policy files_policy_;
+    RunTimeStore run_time_;
     core::Guard guard_;
     GuestStore store_;
-    FilesThread& files_;
     std::vector<std::string>
         policy_errors_;         ///< of the operator's files, when they are not in force
     std::string pages_problem_; ///< why the hugepage pools could not be read, else ""

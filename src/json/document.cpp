@@ -126,6 +126,13 @@ Json setting_json(const core::Setting& setting) {
     return {{"key", setting.key}, {"value", setting.value}, {"origin", setting.origin}};
 }
 
+Json settings_json(const std::vector<core::Setting>& settings) {
+    Json json = Json::array();
+    for (const core::Setting& each : settings)
+        json.push_back(setting_json(each));
+    return json;
+}
+
 // ------------------------------------------------------------------ reading
 
 /// The other end of our own socket wrote it.
@@ -270,6 +277,15 @@ core::GuestReport read_guest(const Json& json) {
             .demand = read_quantities(json.at("demand"))};
 }
 
+std::vector<core::Setting> read_settings(const Json& json) {
+    std::vector<core::Setting> settings;
+    for (const Json& each : require_array(json))
+        settings.push_back({.key = each.at("key").get<std::string>(),
+                            .value = each.at("value").get<std::string>(),
+                            .origin = each.at("origin").get<std::string>()});
+    return settings;
+}
+
 } // namespace
 
 std::string simulation_document(const std::vector<Event>& events, const core::Report& report) {
@@ -294,9 +310,8 @@ std::string ledger_document(std::size_t guests, const std::set<Difference>& foun
 }
 
 std::string policy_document(const PolicyInForce& policy) {
-    Json json{{"settings", Json::array()}, {"problems", policy.problems}};
-    for (const core::Setting& each : policy.settings)
-        json["settings"].push_back(setting_json(each));
+    Json json{{"settings", settings_json(policy.settings)}, {"problems", policy.problems}};
+    json["replaced"] = settings_json(policy.replaced);
     return dump(json);
 }
 
@@ -314,11 +329,9 @@ std::string policy_difference_document(const std::vector<PolicyChange>& changes)
 Result<PolicyInForce> parse_policy(std::string_view document) {
     return parse<PolicyInForce>(daemon, document, [](const Json& json) {
         PolicyInForce policy;
-        for (const Json& each : require_array(json.at("settings")))
-            policy.settings.push_back({.key = each.at("key").get<std::string>(),
-                                       .value = each.at("value").get<std::string>(),
-                                       .origin = each.at("origin").get<std::string>()});
+        policy.settings = read_settings(json.at("settings"));
         policy.problems = json.at("problems").get<std::vector<std::string>>();
+        policy.replaced = read_settings(json.at("replaced"));
         return policy;
     });
 }

@@ -41,6 +41,8 @@ struct Difference {
 struct PolicyInForce {
     std::vector<core::Setting> settings;
     std::vector<std::string> problems;
+    /// Of what is set at run time: as the files have it.
+    std::vector<core::Setting> replaced{};
 
     friend bool operator==(const PolicyInForce&, const PolicyInForce&) = default;
 };

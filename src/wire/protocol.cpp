@@ -89,6 +89,8 @@ std::size_t max_request_body(Operation operation) noexcept {
     case Operation::metrics:
     case Operation::policy:
         return 0;
+    case Operation::order:
+        return max_order;
     }
     std::unreachable();
 }
@@ -120,7 +122,7 @@ decode_request_header(std::string_view received) noexcept {
     const auto exec_time = get<std::uint64_t>(bytes + 8);
     const auto flags = get<std::uint32_t>(bytes + 20);
     if (operation < std::to_underlying(Operation::prepare) ||
-        operation > std::to_underlying(Operation::policy) || flags > flag_cut ||
+        operation > std::to_underlying(Operation::order) || flags > flag_cut ||
         exec_time > std::numeric_limits<std::int64_t>::max())
         return std::unexpected(Fault::malformed);
     const RequestHeader header{

@@ -27,6 +27,8 @@ inline constexpr std::size_t max_xml = 4 << 20;
 /// What is told is at most this, longer XML is cut: it fits into the socket's buffer
 /// (net.core.wmem_default, 208 KiB), so telling never waits for the daemon to read.
 inline constexpr std::size_t max_told_xml = 64 << 10;
+/// An order: names and figures, or a domain's XML, which is rarely above 100 KiB.
+inline constexpr std::size_t max_order = 512 << 10;
 /// The line for the operator: libvirt passes it on in one message, and people read it.
 inline constexpr std::size_t max_line = 2000;
 /// The status of 10,000 guests at 1 KiB each, with room to spare.
@@ -42,6 +44,7 @@ enum class Operation : std::uint16_t {
     recent,  ///< the last starts
     metrics, ///< for Prometheus
     policy,  ///< what is in force
+    order,   ///< something to be done; answered by an empty document when it is done
 };
 
 enum class Verdict : std::uint16_t {

@@ -21,14 +21,6 @@ class Bus(BusTest):
         node.write_text(f"<node>{xml('web', 1, 2).replace('kvm', 'test')}</node>")
         self.libvirt_uri = f"test://{node}"
 
-    def monitor(self):
-        """What gdbus, which is not built on our library, hears: a function that returns all of it so far."""
-        heard = self.folder / "heard"
-        with open(heard, "wb") as file:
-            self.run_for_test(["gdbus", "monitor", "--system", "--dest", NAME], stdout=file)
-        self.wait_for(lambda: "is owned by" in heard.read_text(), "gdbus has found the name")
-        return heard.read_text
-
     # ------------------------------------------------------------ what is shown
 
     def test_all_properties_agree_with_what_ctl_shows(self):
@@ -103,7 +95,7 @@ class Bus(BusTest):
                 elif ours:
                     members += 1
                     self.assertRegex(manual, rf"\*{name[1:]}\*")
-        self.assertEqual(members, 30 + 11 + 7)
+        self.assertEqual(members, 32 + 11 + 7)
 
     # ------------------------------------------------------------ what changes
 
@@ -159,10 +151,10 @@ class Bus(BusTest):
         self.assertEqual((done.returncode, done.stdout), (0, 's "enforce"\n'), done.stderr)
         done = self.busctl("call", NAME, ROOT, MANAGER, "Check", "s", xml("new", 9, 1), prefix=NOBODY)
         self.assertTrue(done.stdout.startswith('sa(sssxxxss)a{sx} "admit" 0 '), done.stdout + done.stderr)
-        for method in ("Reload", "Resync"):
+        for method, *arguments in (("Reload",), ("Resync",), ("SetOvercommit", "cpu", "2"), ("ResetOvercommit", "cpu")):
             done = subprocess.run([*NOBODY, "gdbus", "call", "--system", "--dest", NAME, "--object-path", ROOT,
-                                   "--method", f"{MANAGER}.{method}"], env=self.environment, capture_output=True,
-                                  text=True, timeout=DEADLINE)
+                                   "--method", f"{MANAGER}.{method}", *arguments], env=self.environment,
+                                  capture_output=True, text=True, timeout=DEADLINE)
             self.assertEqual(done.returncode, 1)
             self.assertIn("org.freedesktop.DBus.Error.AccessDenied: polkit does not allow org.virtguard1.manage",
                           done.stderr)

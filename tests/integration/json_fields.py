@@ -134,6 +134,11 @@ class Fields(alone.DaemonTest):
         for setting in document["settings"]:
             self.assertEqual(set(setting), {"key", "value", "origin"})
             self.check_prose(setting, "policy show", "setting")
+        self.assertEqual(self.ctl("overcommit", "set", "cpu", "2").returncode, 0)
+        for arguments in (("policy", "show"), ("overcommit", "get")):
+            document = self.document(*arguments)
+            self.check(document, "policy show")
+            self.assertEqual(document["replaced"], [{"key": "overcommit.cpu", "value": "1", "origin": "default"}])
         (self.folder / "other.toml").write_text('mode = "off"\n')
         document = self.document("policy", "diff", "other.toml")
         self.check(document, "policy diff")

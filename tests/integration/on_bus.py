@@ -171,6 +171,14 @@ class BusTest(alone.DaemonTest):
         return {path: {interface: {name: value["data"] for name, value in properties.items()}
                        for interface, properties in interfaces.items()} for path, interfaces in found.items()}
 
+    def monitor(self):
+        """What gdbus, which is not built on our library, hears: a function that returns all of it so far."""
+        heard = self.folder / "heard"
+        with open(heard, "wb") as file:
+            self.run_for_test(["gdbus", "monitor", "--system", "--dest", NAME], stdout=file)
+        self.wait_for(lambda: "is owned by" in heard.read_text(), "gdbus has found the name")
+        return heard.read_text
+
     def memory(self):
         """Resident bytes of virtguardd."""
         with open(f"/proc/{self.daemon.pid}/status", encoding="ascii") as file:

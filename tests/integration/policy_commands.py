@@ -57,6 +57,19 @@ class Policy(alone.DaemonTest):
         daemon.send_signal(signal.SIGHUP)
         self.wait_for(lambda: self.diff(self.policy.parent).returncode == 0, "in force")
 
+    def test_what_is_set_at_run_time_is_said_and_no_reload_would_change_it(self):
+        self.start()
+        for resource, ratio in (("cpu", "1.5"), ("memory", "2")):
+            self.assertEqual(self.ctl("overcommit", "set", resource, ratio).returncode, 0)
+        who = r"run time by root at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
+        lines = self.lines()
+        self.assertRegex(lines["overcommit.cpu"], rf"^overcommit.cpu = 1.5 +# {who}, in place of 3 \({self.policy}:3\)$")
+        self.assertRegex(lines["overcommit.memory"], rf"^overcommit.memory = 2 +# {who}, in place of 1 \(default\)$")
+        self.assertEqual(self.diff(self.policy.parent).returncode, 0)
+        self.policy.write_text('mode = "observe"\n[overcommit]\ncpu = 4\n')
+        self.assertEqual(self.diff(self.policy.parent).stdout, f"- overcommit.cpu = 3  # {self.policy}:3\n"
+                                                              f"+ overcommit.cpu = 4  # {self.policy}:3\n")
+
     def test_a_bad_policy_is_in_nobodys_way_and_is_said(self):
         daemon = self.start()
         self.policy.write_text("mode = 7\n")

@@ -124,7 +124,9 @@ class Completion(unittest.TestCase):
         self.assertEqual(self.completed(""), set(help_of()[1]))
         self.assertEqual(self.completed("--color", "never", ""), set(help_of()[1]))
         self.assertEqual(self.completed("do"), {"domains", "doctor"})
-        self.assertEqual(self.completed("policy", ""), set(help_of("policy")[1]))
+        for command in ("policy", "overcommit"):
+            self.assertEqual(self.completed(command, ""), set(help_of(command)[1]))
+        self.assertEqual(self.completed("overcommit", "set", ""), {"cpu", "memory"})
 
     def test_each_command_is_offered_its_options(self):
         self.assertEqual(self.completed("--"), help_of()[0])

@@ -120,6 +120,11 @@ struct Bench {
                           .verdict = core::Verdict::would_refuse,
                           .reasons = refusal().reasons});
                  },
+             .order =
+                 [this](const core::Order& order, std::uint32_t user, Actions::Done done) {
+                     ordered = fmt::format("{} by {}", core::order_text(order), user);
+                     done(order_result);
+                 },
              .reload = [this](Actions::Done done) { done(reload_result); },
              .resync = [this] { ++resyncs; }});
         REQUIRE(opened.has_value());
@@ -158,6 +163,8 @@ struct Bench {
     std::size_t checked = 0;
     int resyncs = 0;
     Result<> reload_result;
+    std::string ordered;
+    Result<> order_result;
     std::unique_ptr<Connection> connection;
     std::optional<Client> client;
 };
@@ -413,6 +420,31 @@ TEST_CASE("root may have the policy loaded and libvirt asked, and hears what was
     const MessagePtr reply = bench.client->manager("Reload");
     CHECK(Client::error_of(reply) == "org.virtguard1.Error.BadPolicy");
     CHECK(Client::message_of(reply) == "virtguard.toml:1: memry: unknown");
+}
+
+TEST_CASE("root sets ratios, and hears what was wrong") {
+    Bench bench;
+    if (::geteuid() != 0)
+        return;
+    const auto error = [](const MessagePtr& reply) {
+        return Client::error_of(reply) + ": " + Client::message_of(reply);
+    };
+    Client& client = *bench.client;
+    CHECK(Client::error_of(client.manager("SetOvercommit", "ss", "cpu", "1.50")) == "");
+    CHECK(bench.ordered == "overcommit.cpu = 1.5 by 0");
+    CHECK(Client::error_of(client.manager("ResetOvercommit", "s", "")) == "");
+    CHECK(bench.ordered == "overcommit as in the files by 0");
+    bench.ordered.clear();
+    CHECK(error(client.manager("SetOvercommit", "ss", "hugepages-2Mi", "2")) ==
+          "org.freedesktop.DBus.Error.InvalidArgs: hugepages-2Mi: hugepages take no ratio");
+    CHECK(error(client.manager("SetOvercommit", "ss", "cpu", std::string(65, '1').c_str())) ==
+          "org.virtguard1.Error.TooLong: ratio: longer than 64 bytes");
+    CHECK(error(client.manager("ResetOvercommit", "s", std::string(65, 'x').c_str())) ==
+          "org.virtguard1.Error.TooLong: resource: longer than 64 bytes");
+    CHECK(bench.ordered.empty());
+    bench.order_result = fail(Errc::io, "set, but not kept: no space");
+    CHECK(error(client.manager("SetOvercommit", "ss", "cpu", "2")) ==
+          "org.virtguard1.Error.Unavailable: set, but not kept: no space");
 }
 
 /// polkit, as far as it is asked: says yes or no, or nothing yet.

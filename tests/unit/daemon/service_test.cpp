@@ -15,6 +15,7 @@
 #include "domxml/parse.hpp"
 #include "wire/exchange.hpp"
 #include "json/document.hpp"
+#include "json/run_time.hpp"
 
 using namespace virtguard;
 using namespace virtguard::daemon;
@@ -120,6 +121,35 @@ class Bench {
         constexpr std::uint64_t microseconds = 1000;
         while (!is_so())
             REQUIRE(sd_event_run(loop.handle(), microseconds) >= 0);
+    }
+    /// What an order was answered, when it is on the disk.
+    wire::Reply give(const core::Order& order) {
+        std::string body = json::order_document(order);
+        const wire::Request request{
+            .header = {.operation = wire::Operation::order,
+                       .exec_time = loop::now(),
+                       .wait = 2000ms,
+                       .body_length = static_cast<std::uint32_t>(body.size())},
+            .body = std::move(body)};
+        std::string bytes;
+        service->handle(request, [&](std::string reply) { bytes = std::move(reply); });
+        run_until([&] { return !bytes.empty(); });
+        const auto header = wire::decode_reply_header(bytes);
+        REQUIRE(header.has_value());
+        return {(*header)->verdict, bytes.substr(wire::reply_header_size)};
+    }
+    wire::Reply set_ratio(const std::string& resource, const std::string& ratio) {
+        return give(core::read_set_overcommit(resource, ratio).value());
+    }
+    json::PolicyInForce policy() {
+        return json::parse_policy(send(wire::Operation::policy, "")->body).value();
+    }
+    /// "1.5, run time by root ...", of a key of the policy.
+    std::string set_to(const std::string& key) {
+        for (const core::Setting& setting : policy().settings)
+            if (setting.key == key)
+                return fmt::format("{}, {}", setting.value, setting.origin);
+        return "absent";
     }
     /// Waits for what the files thread was given.
     void finish_files() {
@@ -690,4 +720,80 @@ TEST_CASE("one guest whose XML libvirt does not give keeps no other that ended")
     held.domain = fail(Errc::unavailable, "domain XML: timed out");
     bench.look({held}, after(0s));
     CHECK(bench.guests() == "web-1 running");
+}
+
+TEST_CASE("a ratio is set at run time, survives a kill and a reload, and is reset") {
+    Bench bench(std::string(bare) + "[overcommit]\ncpu = 3\n");
+    CHECK(bench.set_ratio("cpu", "1.5").verdict == wire::Verdict::done);
+    CHECK(bench.status().report.overcommit.at(core::Resource::cpu()).text() == "1.5");
+    CHECK(bench.set_to("overcommit.cpu").starts_with("1.5, run time by root at 20"));
+    bench.start();
+    CHECK(bench.set_to("overcommit.cpu").starts_with("1.5, run time by root at 20"));
+    bench.service->apply(load_checked(bench.folder.path() / "etc", topology()));
+    CHECK(bench.set_to("overcommit.cpu").starts_with("1.5, run time by root at 20"));
+    const auto replaced = bench.policy().replaced;
+    REQUIRE(replaced.size() == 1);
+    CHECK(replaced.front() ==
+          core::Setting{"overcommit.cpu", "3", bench.folder.file("etc/virtguard.toml") + ":4"});
+    CHECK(bench.give(core::ResetOvercommit{}).verdict == wire::Verdict::done);
+    CHECK(bench.set_to("overcommit.cpu") == "3, " + bench.folder.file("etc/virtguard.toml") + ":4");
+    CHECK(bench.policy().replaced.empty());
+}
+
+TEST_CASE("a ratio that no file sets stands in place of 1") {
+    Bench bench;
+    REQUIRE(bench.set_ratio("memory", "2").verdict == wire::Verdict::done);
+    CHECK(bench.policy().replaced ==
+          std::vector<core::Setting>{{"overcommit.memory", "1", "default"}});
+}
+
+TEST_CASE("the last good policy is without what is set at run time") {
+    Bench bench(std::string(bare) + "mode = \"enforce\"\n");
+    REQUIRE(bench.set_ratio("cpu", "2").verdict == wire::Verdict::done);
+    bench.start();
+    bench.finish_files();
+    CHECK(bench.folder.read("state/last-good-policy/virtguard.toml") ==
+          bench.folder.read("etc/virtguard.toml"));
+}
+
+TEST_CASE("a ratio lowered below use touches no guest, and hinders only starts that need more") {
+    Bench bench;
+    REQUIRE(bench.set_ratio("cpu", "2").verdict == wire::Verdict::done);
+    for (int number = 1; number <= 6; ++number)
+        REQUIRE(bench.prepare(xml(number, 1)).verdict == wire::Verdict::admitted);
+    bool is_changed = false;
+    bench.service->set_on_change([&] { is_changed = true; });
+    CHECK(bench.set_ratio("cpu", "0.5").verdict == wire::Verdict::done);
+    CHECK(is_changed);
+    const core::Status status = bench.status();
+    CHECK(status.guests.size() == 6);
+    CHECK(status.report.over_capacity == std::vector{core::Resource::cpu()});
+    CHECK(status.report.host.free.at(core::Resource::cpu()) == -4);
+    CHECK(bench.prepare(xml(7, 1)).body ==
+          "virtguard: refused web-7: cpu: needs 1 vCPU, none free of 2 (over by 4)");
+    // Memory is what it was.
+    REQUIRE(bench.set_ratio("cpu", "2").verdict == wire::Verdict::done);
+    REQUIRE(bench.set_ratio("memory", "0.5").verdict == wire::Verdict::done);
+    CHECK(bench.status().report.over_capacity == std::vector{core::Resource::memory()});
+}
+
+TEST_CASE("what is no order is answered by an error and changes nothing") {
+    Bench bench;
+    const auto reply = bench.send(wire::Operation::order, "{}");
+    REQUIRE(reply.has_value());
+    CHECK(reply->verdict == wire::Verdict::error);
+    CHECK(reply->body.starts_with("order: "));
+    CHECK(bench.policy().replaced.empty());
+}
+
+TEST_CASE("a damaged file of what was set at run time is a problem, and said") {
+    Bench bench;
+    REQUIRE(bench.set_ratio("cpu", "2").verdict == wire::Verdict::done);
+    bench.folder.write("state/run-time", "nonsense");
+    bench.start();
+    const core::Status status = bench.status();
+    CHECK(status.state == "degraded");
+    REQUIRE(status.problems.size() == 1);
+    CHECK(status.problems.front().starts_with("run time: " + bench.folder.file("state/run-time")));
+    CHECK(status.report.overcommit.at(core::Resource::cpu()).is_one());
 }

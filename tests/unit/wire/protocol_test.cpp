@@ -69,7 +69,7 @@ TEST_CASE("a bad request header is a fault as soon as it shows") {
         {"the next version, six bytes", "VGRQ\x02\x00"s, Fault::version},
         {"version 0", with(prepare_header, 4, "\x00"s), Fault::version},
         {"operation 0", with(prepare_header, 6, "\x00"s), Fault::malformed},
-        {"operation 10", with(prepare_header, 6, "\x0a"), Fault::malformed},
+        {"operation 11", with(prepare_header, 6, "\x0b"), Fault::malformed},
         {"operation 257", with(prepare_header, 6, "\x01\x01"), Fault::malformed},
         {"a time before boot", with(prepare_header, 15, "\x80"), Fault::malformed},
         {"an unknown flag", with(prepare_header, 20, "\x02"), Fault::malformed},

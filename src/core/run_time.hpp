@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What is set while virtguardd runs, in place of what the policy's files say, until it is reset.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "base/error.hpp"
+#include "base/instant.hpp"
+#include "base/ratio.hpp"
+#include "core/policy.hpp"
+#include "core/resource.hpp"
+
+namespace virtguard::core {
+
+/// Who set something, and when.
+struct Setter {
+    WallTime time;
+    std::uint32_t uid = 0;
+    std::string user; ///< "" where no name of that user is known
+
+    friend bool operator==(const Setter&, const Setter&) = default;
+};
+
+/// The user's name, or "uid 1000".
+[[nodiscard]] std::string user_text(const Setter& setter);
+/// "run time by root at 2026-11-30 16:19:09 UTC"
+[[nodiscard]] std::string origin_text(const Setter& setter);
+
+struct RunTimeRatio {
+    Ratio ratio;
+    Setter by;
+
+    friend bool operator==(const RunTimeRatio&, const RunTimeRatio&) = default;
+};
+
+struct RunTime {
+    std::map<Resource, RunTimeRatio> overcommit;
+
+    friend bool operator==(const RunTime&, const RunTime&) = default;
+};
+
+/// The policy of the files, with what is set at run time in its place.
+[[nodiscard]] Policy in_force(Policy files, const RunTime& run_time);
+
+struct SetOvercommit {
+    Resource resource;
+    Ratio ratio;
+
+    friend bool operator==(const SetOvercommit&, const SetOvercommit&) = default;
+};
+struct ResetOvercommit {
+    std::optional<Resource> resource; ///< nothing: all that are set
+
+    friend bool operator==(const ResetOvercommit&, const ResetOvercommit&) = default;
+};
+/// What those who may can have done.
+using Order = std::variant<SetOvercommit, ResetOvercommit>;
+
+/// Orders from words. Errors say what was expected.
+[[nodiscard]] Result<Order> read_set_overcommit(std::string_view resource, std::string_view ratio);
+/// "": all resources.
+[[nodiscard]] Result<Order> read_reset_overcommit(std::string_view resource);
+
+/// "overcommit.cpu = 1.5", "overcommit.cpu as in the files"
+[[nodiscard]] std::string order_text(const Order& order);
+
+/// What is set when the order has been carried out.
+[[nodiscard]] RunTime carried_out(RunTime before, const Order& order, const Setter& by);
+
+} // namespace virtguard::core
