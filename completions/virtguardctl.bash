@@ -24,10 +24,11 @@ _virtguardctl() {
         [explain]='--libvirt-uri --json'
         [policy]='' [policy check]='' [policy show]='--json' [policy diff]='--json'
         [overcommit]='--json' [overcommit get]='--json' [overcommit set]='' [overcommit reset]=''
+        [mode]='--message --json'
         [doctor]='--ledger --guests --libvirt-uri --policy-dir --root --json'
         [simulate]='--topology --pages --policy --json'
     )
-    local commands='status nodes domains export recent metrics check explain policy overcommit doctor simulate'
+    local commands='status nodes domains export recent metrics check explain policy overcommit mode doctor simulate'
 
     local command='' index word
     for ((index = 1; index < COMP_CWORD; index++)); do
@@ -50,7 +51,7 @@ _virtguardctl() {
     --format) _virtguardctl_words 'machinepool hypervisor placement' "$current" && return ;;
     --libvirt-uri) _virtguardctl_words 'qemu:///system' "$current" && return ;;
     --socket | --policy | --policy-dir | --root | --topology) _virtguardctl_files "$current" && return ;;
-    --name | --pages) return ;;
+    --name | --pages | --message) return ;;
     esac
     if [[ $current == -* ]]; then
         [[ -n $command ]] || common+=' --version'
@@ -61,6 +62,7 @@ _virtguardctl() {
     '') _virtguardctl_words "$commands" "$current" ;;
     policy) _virtguardctl_words 'check show diff' "$current" ;;
     overcommit) _virtguardctl_words 'get set reset' "$current" ;;
+    mode) _virtguardctl_words 'enforce observe off maintenance reset' "$current" ;;
     'overcommit set' | 'overcommit reset') _virtguardctl_words 'cpu memory' "$current" ;;
     explain) _virtguardctl_words "$(virsh --readonly list --all --name 2>/dev/null)" "$current" ;;
     simulate)

@@ -151,6 +151,8 @@ const sd_bus_vtable Methods::vtable[] = {
                             SD_BUS_VTABLE_UNPRIVILEGED),
     SD_BUS_METHOD_WITH_ARGS("ResetOvercommit", SD_BUS_ARGS("s", resource), SD_BUS_NO_RESULT,
                             call<&Methods::reset_overcommit>, SD_BUS_VTABLE_UNPRIVILEGED),
+    SD_BUS_METHOD_WITH_ARGS("SetMode", SD_BUS_ARGS("s", mode, "s", message), SD_BUS_NO_RESULT,
+                            call<&Methods::set_mode>, SD_BUS_VTABLE_UNPRIVILEGED),
     SD_BUS_METHOD_WITH_ARGS("Reload", SD_BUS_NO_ARGS, SD_BUS_NO_RESULT, call<&Methods::reload>,
                             SD_BUS_VTABLE_UNPRIVILEGED),
     SD_BUS_METHOD_WITH_ARGS("Resync", SD_BUS_NO_ARGS, SD_BUS_NO_RESULT, call<&Methods::resync>,
@@ -242,6 +244,16 @@ int Methods::reset_overcommit(sd_bus_message* message) {
     if (!resource)
         return reply_error(message, resource.error());
     return carry_out(message, core::read_reset_overcommit(*resource));
+}
+
+int Methods::set_mode(sd_bus_message* message) {
+    const auto mode = read_text(message, "mode", max_word);
+    if (!mode)
+        return reply_error(message, mode.error());
+    const auto reason = read_text(message, "message", core::max_message);
+    if (!reason)
+        return reply_error(message, reason.error());
+    return carry_out(message, core::read_set_mode(*mode, *reason));
 }
 
 /// Only who may give orders learns what is wrong with one.

@@ -73,6 +73,7 @@ class Methods {
     [[nodiscard]] int recent_decisions(sd_bus_message* message);
     [[nodiscard]] int set_overcommit(sd_bus_message* message);
     [[nodiscard]] int reset_overcommit(sd_bus_message* message);
+    [[nodiscard]] int set_mode(sd_bus_message* message);
     [[nodiscard]] int carry_out(sd_bus_message* message, Result<core::Order> order);
     [[nodiscard]] int reload(sd_bus_message* message);
     [[nodiscard]] int resync(sd_bus_message* message);

@@ -78,7 +78,7 @@ Properties<Picture> manager_properties() {
     using P = Picture;
     Properties<P> all{
         property<P, [](const P& p) { return p.status.version; }>("Version", Change::never),
-        property<P, [](const P& p) { return std::string(core::mode_name(p.status.mode)); }>("Mode"),
+        property<P, [](const P& p) { return std::string(core::mode_text(p.status)); }>("Mode"),
         property<P, [](const P& p) { return p.status.state; }>("State"),
         property<P, [](const P& p) { return p.status.problems; }>("Problems")};
     add_figures<P, [](const P& p) -> const core::Figures& { return p.status.report.host; }>(all);

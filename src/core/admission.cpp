@@ -54,6 +54,17 @@ Reason foreign_scheduler(const std::string& scheduler, const SchedulerPolicy& po
                                 quote(scheduler), accepted.empty() ? "none" : accepted)};
 }
 
+/// Whatever the modes say: it is asked for in so many words.
+void add_maintenance(std::vector<Reason>& reasons, const Policy& policy) {
+    if (!policy.maintenance)
+        return;
+    const std::string_view joint = policy.maintenance->empty() ? "" : ": ";
+    reasons.push_back(
+        {.code = Code::policy_rule,
+         .mode = Mode::enforce,
+         .text = fmt::format("the host is in maintenance{}{}", joint, *policy.maintenance)});
+}
+
 Mode mode_for(const Reason& reason, const Ownership& owner, const Policy& policy) {
     if (owner.mode)
         return *owner.mode;
@@ -103,6 +114,7 @@ Decision decide(const Domain& domain, const Demand& demand, Holdings& others, co
     for (Reason& reason : reasons)
         reason.mode = mode_for(reason, owner, policy);
     std::erase_if(reasons, [](const Reason& reason) { return reason.mode == Mode::off; });
+    add_maintenance(reasons, policy);
     std::ranges::stable_sort(reasons, {}, [](const Reason& reason) {
         return std::make_tuple(reason.code, reason.resource, reason.nodes.first());
     });
@@ -115,6 +127,7 @@ Decision refuse_invalid(const Error& error, const Policy& policy) {
         decision.reasons.push_back({.code = Code::invalid_domain,
                                     .mode = policy.mode,
                                     .text = fmt::format("invalid domain: {}", error.what)});
+    add_maintenance(decision.reasons, policy);
     return decision;
 }
 

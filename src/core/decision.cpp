@@ -14,6 +14,8 @@ std::string_view code_name(Code code) {
         return "invalid-domain";
     case Code::foreign_scheduler:
         return "foreign-scheduler";
+    case Code::policy_rule:
+        return "policy-rule";
     case Code::no_such_node:
         return "no-such-node";
     case Code::no_such_page_size:

@@ -18,6 +18,7 @@ namespace virtguard::core {
 enum class Code {
     invalid_domain,
     foreign_scheduler,
+    policy_rule, ///< a rule, or maintenance
     no_such_node,
     no_such_page_size,
     cpu_not_available,

@@ -112,6 +112,9 @@ struct SchedulerPolicy {
 
 struct Policy {
     Mode mode = Mode::enforce;
+    /// The host is in maintenance, for this reason, "" where none is told: no start is admitted but
+    /// those of guests that return. No file says so.
+    std::optional<std::string> maintenance;
     std::map<Resource, Ratio> overcommit; ///< 1 where absent; never of hugepages
     std::map<Resource, Mode> resource_mode;
     MemoryPolicy memory;

@@ -154,4 +154,8 @@ Outcome make_outcome(const Domain& domain, const Answer& answer, const Host& hos
     return outcome;
 }
 
+std::string_view mode_text(const Status& status) {
+    return status.maintenance ? "maintenance" : mode_name(status.mode);
+}
+
 } // namespace virtguard::core

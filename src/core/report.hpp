@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/instant.hpp"
@@ -99,7 +100,8 @@ struct Status {
     std::string state; ///< "starting", "ready", "degraded"
     std::vector<std::string> problems;
     Mode mode = Mode::enforce;
-    std::uint64_t admitted = 0; ///< starts, since the daemon began
+    std::optional<std::string> maintenance; ///< as in the policy
+    std::uint64_t admitted = 0;             ///< starts, since the daemon began
     std::uint64_t refused = 0;
     std::uint64_t would_refuse = 0;   ///< admitted only because the mode is observe
     std::optional<WallTime> snapshot; ///< the beginning of the last complete look at libvirt
@@ -111,5 +113,8 @@ struct Status {
 
     friend bool operator==(const Status&, const Status&) = default;
 };
+
+/// The mode in one word, which is "maintenance" in maintenance.
+[[nodiscard]] std::string_view mode_text(const Status& status);
 
 } // namespace virtguard::core

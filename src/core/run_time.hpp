@@ -2,6 +2,7 @@
 #pragma once
 // What is set while virtguardd runs, in place of what the policy's files say, until it is reset.
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -38,8 +39,17 @@ struct RunTimeRatio {
     friend bool operator==(const RunTimeRatio&, const RunTimeRatio&) = default;
 };
 
+struct RunTimeMode {
+    std::optional<Mode> mode; ///< nothing: maintenance
+    std::string message;      ///< of maintenance
+    Setter by;
+
+    friend bool operator==(const RunTimeMode&, const RunTimeMode&) = default;
+};
+
 struct RunTime {
     std::map<Resource, RunTimeRatio> overcommit;
+    std::optional<RunTimeMode> mode;
 
     friend bool operator==(const RunTime&, const RunTime&) = default;
 };
@@ -58,13 +68,28 @@ struct ResetOvercommit {
 
     friend bool operator==(const ResetOvercommit&, const ResetOvercommit&) = default;
 };
+struct SetMode {
+    std::optional<Mode> mode; ///< nothing: maintenance
+    std::string message;      ///< of maintenance
+
+    friend bool operator==(const SetMode&, const SetMode&) = default;
+};
+struct ResetMode {
+    friend bool operator==(const ResetMode&, const ResetMode&) = default;
+};
 /// What those who may can have done.
-using Order = std::variant<SetOvercommit, ResetOvercommit>;
+using Order = std::variant<SetOvercommit, ResetOvercommit, SetMode, ResetMode>;
 
 /// Orders from words. Errors say what was expected.
 [[nodiscard]] Result<Order> read_set_overcommit(std::string_view resource, std::string_view ratio);
 /// "": all resources.
 [[nodiscard]] Result<Order> read_reset_overcommit(std::string_view resource);
+
+/// Of maintenance; bytes. In a refusal of 2,000 bytes there is room for other reasons beside it.
+inline constexpr std::size_t max_message = 500;
+/// "enforce", "observe", "off", "maintenance", or "reset", which is as the files say. A message, of
+/// one line, is of maintenance only.
+[[nodiscard]] Result<Order> read_set_mode(std::string_view mode, std::string_view message);
 
 /// "overcommit.cpu = 1.5", "overcommit.cpu as in the files"
 [[nodiscard]] std::string order_text(const Order& order);

@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include "ctl/progress.hpp"
+#include "ctl/show.hpp"
 #include "wire/exchange.hpp"
 #include "json/document.hpp"
+#include "json/run_time.hpp"
 
 namespace virtguard::ctl {
 
@@ -40,6 +42,13 @@ Result<std::string> ask_daemon(const std::string& socket, wire::Operation operat
     if (reply->verdict != wire::Verdict::done)
         return fail(Errc::invalid, "{}", reply->body);
     return std::move(reply->body);
+}
+
+int give_order(const std::string& socket, const Result<core::Order>& order) {
+    if (!order)
+        return failure(order.error());
+    const auto done = ask_daemon(socket, wire::Operation::order, json::order_document(*order));
+    return done ? exit_ok : failure(done.error());
 }
 
 Result<Said<core::Status>> ask_status(const std::string& socket) {

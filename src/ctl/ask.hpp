@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "core/report.hpp"
+#include "core/run_time.hpp"
 #include "ctl/progress.hpp"
 #include "wire/protocol.hpp"
 
@@ -23,6 +24,10 @@ inline constexpr std::chrono::seconds patience{10};
 /// has no answer.
 [[nodiscard]] Result<std::string> ask_daemon(const std::string& socket, wire::Operation operation,
                                              std::string_view body = {});
+
+/// Has virtguardd carry out an order, read from a person's words; the exit status, with what is
+/// wrong shown.
+[[nodiscard]] int give_order(const std::string& socket, const Result<core::Order>& order);
 
 /// What virtguardd says, as it wrote it, which may be more than we know of, and as we read it.
 template <class T>

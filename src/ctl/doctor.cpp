@@ -21,6 +21,17 @@ void add(std::vector<Finding>& findings, std::vector<Finding> more) {
     std::ranges::move(more, std::back_inserter(findings));
 }
 
+/// A choice, and no problem: but who thinks that the host is guarded, or open, should know.
+std::string mode_sentence(const core::Status& status) {
+    if (status.maintenance)
+        return fmt::format("maintenance: no new start is admitted{}{}",
+                           status.maintenance->empty() ? "" : ": ", *status.maintenance);
+    if (status.mode == core::Mode::enforce)
+        return "enforce";
+    return fmt::format("{}: no start is refused ({} would have been)", core::mode_name(status.mode),
+                       status.would_refuse);
+}
+
 std::vector<Finding> check_daemon(const Result<Said<core::Status>>& said) {
     if (!said)
         return {{.subject = "virtguardd",
@@ -36,13 +47,7 @@ std::vector<Finding> check_daemon(const Result<Said<core::Status>>& said) {
                             .ok = false,
                             .text = problem,
                             .remedy = "the journal may say more: journalctl -u virtguardd"});
-    // A choice, and no problem: but who thinks that the host is guarded should know.
-    findings.push_back(
-        {.subject = "mode",
-         .text = status.mode == core::Mode::enforce
-                     ? "enforce"
-                     : fmt::format("{}: no start is refused ({} would have been)",
-                                   core::mode_name(status.mode), status.would_refuse)});
+    findings.push_back({.subject = "mode", .text = mode_sentence(status)});
     for (const core::Resource& resource : status.report.over_capacity)
         findings.push_back({.subject = resource.name(),
                             .ok = false,

@@ -23,6 +23,7 @@
 #include "ctl/file.hpp"
 #include "ctl/guests_check.hpp"
 #include "ctl/ledger_check.hpp"
+#include "ctl/mode.hpp"
 #include "ctl/outcome_screen.hpp"
 #include "ctl/overcommit.hpp"
 #include "ctl/policy_commands.hpp"
@@ -54,6 +55,7 @@ struct Options {
     DoctorOptions doctor;
     PolicyOptions policy;
     OvercommitOptions overcommit;
+    ModeOptions mode;
 };
 
 struct Command {
@@ -249,6 +251,20 @@ Command add_overcommit(CLI::App& app, OvercommitOptions& overcommit, const Optio
             }};
 }
 
+Command add_mode(CLI::App& app, ModeOptions& mode, const Options& options) {
+    CLI::App* command = app.add_subcommand("mode", "the host's mode, and setting it at run time");
+    command->add_option("MODE", mode.mode,
+                        "enforce, observe, off, maintenance, or reset: as the files say");
+    command->add_option("--message", mode.message,
+                        "of maintenance: what is told who starts a guest");
+    command->add_flag("--json", mode.json, "print one JSON document");
+    return {command, [&mode, &options] {
+                mode.socket = options.socket;
+                mode.colour = options.colour;
+                return ctl::mode(mode);
+            }};
+}
+
 Command add_doctor(CLI::App& app, Options& options) {
     CLI::App* command =
         app.add_subcommand("doctor", "is all in place, and what is to be done where not?");
@@ -343,6 +359,7 @@ int run(std::vector<std::string> arguments) {
         add_explain(app, options),
         add_policy(app, options.policy, options),
         add_overcommit(app, options.overcommit, options),
+        add_mode(app, options.mode, options),
         add_doctor(app, options),
         add_simulate(app, options.simulate),
     };

@@ -12,7 +12,6 @@
 #include "ctl/ask.hpp"
 #include "ctl/show.hpp"
 #include "ctl/table.hpp"
-#include "json/run_time.hpp"
 
 namespace virtguard::ctl {
 
@@ -40,14 +39,6 @@ json::PolicyInForce only_ratios(json::PolicyInForce policy) {
     std::erase_if(policy.replaced,
                   [](const core::Setting& each) { return !each.key.starts_with(table); });
     return policy;
-}
-
-int send(const OvercommitOptions& options, const Result<core::Order>& order) {
-    if (!order)
-        return failure(order.error());
-    const auto done =
-        ask_daemon(options.socket, wire::Operation::order, json::order_document(*order));
-    return done ? exit_ok : failure(done.error());
 }
 
 } // namespace
@@ -81,11 +72,11 @@ int show_overcommit(const OvercommitOptions& options) {
 }
 
 int set_overcommit(const OvercommitOptions& options) {
-    return send(options, core::read_set_overcommit(options.resource, options.ratio));
+    return give_order(options.socket, core::read_set_overcommit(options.resource, options.ratio));
 }
 
 int reset_overcommit(const OvercommitOptions& options) {
-    return send(options, core::read_reset_overcommit(options.resource));
+    return give_order(options.socket, core::read_reset_overcommit(options.resource));
 }
 
 } // namespace virtguard::ctl

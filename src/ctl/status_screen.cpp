@@ -174,11 +174,15 @@ Ink ink_of_state(std::string_view state) {
 }
 
 std::string head(const core::Status& status, const Screen& screen) {
+    const bool is_usual = status.mode == core::Mode::enforce && !status.maintenance;
     std::string text =
         fmt::format("virtguardd {}: {}, mode {}\n", printable(status.version),
                     inked(screen, ink_of_state(status.state), printable(status.state)),
-                    inked(screen, status.mode == core::Mode::enforce ? Ink::plain : Ink::warning,
-                          core::mode_name(status.mode)));
+                    inked(screen, is_usual ? Ink::plain : Ink::warning, core::mode_text(status)));
+    if (!status.maintenance.value_or("").empty())
+        text += inked(screen, Ink::warning,
+                      folded(screen, 0, "maintenance: " + one_line(*status.maintenance))) +
+                "\n";
     text += fmt::format("starts: {} admitted, {} refused, {} would have been refused\n",
                         status.admitted, status.refused, status.would_refuse);
     text += fmt::format("domains: {}\n", guest_counts(status.guests));

@@ -2,6 +2,7 @@
 #include "daemon/run_time_store.hpp"
 
 #include <array>
+#include <map>
 #include <utility>
 
 #include <pwd.h>
@@ -29,19 +30,31 @@ std::string name_of_user(std::uint32_t uid) {
                : "";
 }
 
-void name_users(core::RunTime& values) {
+/// All who have set something that is set.
+std::vector<core::Setter*> setters(core::RunTime& values) {
+    std::vector<core::Setter*> found;
     for (auto& [resource, set] : values.overcommit)
-        if (set.by.user.empty())
-            set.by.user = name_of_user(set.by.uid);
+        found.push_back(&set.by);
+    if (values.mode)
+        found.push_back(&values.mode->by);
+    return found;
+}
+
+void name_users(core::RunTime& values) {
+    for (core::Setter* setter : setters(values))
+        if (setter->user.empty())
+            setter->user = name_of_user(setter->uid);
 }
 
 /// The names that are known by now of who set what is still set.
-void take_names(core::RunTime& values, const core::RunTime& named) {
-    for (auto& [resource, set] : values.overcommit)
-        if (const auto known = named.overcommit.find(resource); set.by.user.empty() &&
-                                                                known != named.overcommit.end() &&
-                                                                known->second.by.uid == set.by.uid)
-            set.by.user = known->second.by.user;
+void take_names(core::RunTime& values, core::RunTime named) {
+    std::map<std::uint32_t, std::string> names;
+    for (const core::Setter* setter : setters(named))
+        names.emplace(setter->uid, setter->user);
+    for (core::Setter* setter : setters(values))
+        if (const auto known = names.find(setter->uid);
+            setter->user.empty() && known != names.end())
+            setter->user = known->second;
 }
 
 } // namespace

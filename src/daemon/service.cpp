@@ -556,6 +556,7 @@ core::Status Service::status() const {
     const std::uint64_t would_refuse = history_.count(core::Verdict::would_refuse);
     core::Status status{.version = VIRTGUARD_VERSION,
                         .mode = guard_.policy().mode,
+                        .maintenance = guard_.policy().maintenance,
                         .admitted = history_.count(core::Verdict::admit) + would_refuse,
                         .refused = history_.count(core::Verdict::refuse),
                         .would_refuse = would_refuse,
@@ -593,7 +594,8 @@ std::string Service::status_line() const {
     if (const auto problems = libvirt_->problems(loop::now()); !problems.empty())
         return problems.front();
     return fmt::format("{} guests, mode {}", guard_.ledger().guests().size(),
-                       core::mode_name(guard_.policy().mode));
+                       guard_.policy().maintenance ? "maintenance"
+                                                   : core::mode_name(guard_.policy().mode));
 }
 
 } // namespace virtguard::daemon

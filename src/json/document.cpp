@@ -360,11 +360,13 @@ std::string status_document(const core::Status& status) {
     Json json{{"version", status.version},
               {"state", status.state},
               {"problems", status.problems},
-              {"mode", core::mode_name(status.mode)},
+              {"mode", core::mode_text(status)},
               {"decisions",
                {{"admitted", status.admitted},
                 {"refused", status.refused},
                 {"would_refuse", status.would_refuse}}}};
+    if (status.maintenance)
+        json["message"] = *status.maintenance;
     if (status.snapshot)
         json["snapshot_us"] = status.snapshot->time_since_epoch().count();
     json["overcommit"] = Json::object();
@@ -396,11 +398,14 @@ Result<core::Status> parse_status(std::string_view document) {
         core::Status status{.version = json.at("version").get<std::string>(),
                             .state = json.at("state").get<std::string>(),
                             .problems = json.at("problems").get<std::vector<std::string>>(),
-                            .mode = read_mode(json.at("mode")),
                             .admitted = read_count(decisions.at("admitted")),
                             .refused = read_count(decisions.at("refused")),
                             .would_refuse = read_count(decisions.at("would_refuse")),
                             .report = read_report(json)};
+        if (json.at("mode") == "maintenance")
+            status.maintenance = json.at("message").get<std::string>();
+        else
+            status.mode = read_mode(json.at("mode"));
         if (json.contains("snapshot_us"))
             status.snapshot = read_time(json.at("snapshot_us"));
         if (json.contains("foreign_memory"))

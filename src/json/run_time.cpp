@@ -12,6 +12,8 @@ namespace {
 
 constexpr const char* set_overcommit = "set-overcommit";
 constexpr const char* reset_overcommit = "reset-overcommit";
+constexpr const char* set_mode = "set-mode";
+constexpr const char* maintenance = "maintenance";
 
 Json setter_json(const core::Setter& setter) {
     return {{"time_us", setter.time.time_since_epoch().count()},
@@ -39,6 +41,18 @@ Json order_json(const core::ResetOvercommit& order) {
             {"resource", order.resource ? order.resource->name() : ""}};
 }
 
+std::string_view word_of(const std::optional<core::Mode>& mode) {
+    return mode ? core::mode_name(*mode) : maintenance;
+}
+
+Json order_json(const core::SetMode& order) {
+    return {{"order", set_mode}, {"mode", word_of(order.mode)}, {"message", order.message}};
+}
+
+Json order_json(const core::ResetMode&) {
+    return {{"order", set_mode}, {"mode", "reset"}, {"message", ""}};
+}
+
 core::Order read_order(const Json& json) {
     const auto text = [&](const char* name) { return json.at(name).get<std::string>(); };
     const std::string order = text("order");
@@ -46,6 +60,8 @@ core::Order read_order(const Json& json) {
         return require(core::read_set_overcommit(text("resource"), text("ratio")));
     if (order == reset_overcommit)
         return require(core::read_reset_overcommit(text("resource")));
+    if (order == set_mode)
+        return require(core::read_set_mode(text("mode"), text("message")));
     reject("an order is unknown");
 }
 
@@ -56,6 +72,9 @@ std::string run_time_document(const core::RunTime& run_time) {
     for (const auto& [resource, set] : run_time.overcommit)
         json["overcommit"][resource.name()] = {{"ratio", set.ratio.text()},
                                                {"by", setter_json(set.by)}};
+    if (const auto& set = run_time.mode)
+        json["mode"] = {
+            {"mode", word_of(set->mode)}, {"message", set->message}, {"by", setter_json(set->by)}};
     return dump(json);
 }
 
@@ -65,6 +84,12 @@ Result<core::RunTime> parse_run_time(std::string_view document) {
         for (const auto& [name, set] : require_object(json.at("overcommit")).items()) {
             const auto order =
                 require(core::read_set_overcommit(name, set.at("ratio").get<std::string>()));
+            run_time = carried_out(std::move(run_time), order, read_setter(set.at("by")));
+        }
+        if (json.contains("mode")) {
+            const Json& set = json.at("mode");
+            const auto order = require(core::read_set_mode(set.at("mode").get<std::string>(),
+                                                           set.at("message").get<std::string>()));
             run_time = carried_out(std::move(run_time), order, read_setter(set.at("by")));
         }
         return run_time;

@@ -126,8 +126,9 @@ void add_daemon(Exposition& out, const core::Status& status) {
     out.family("mode", "gauge", "1 for the mode of the host.");
     add_choice(out, "mode",
                std::array{core::mode_name(core::Mode::enforce),
-                          core::mode_name(core::Mode::observe), core::mode_name(core::Mode::off)},
-               core::mode_name(status.mode));
+                          core::mode_name(core::Mode::observe), core::mode_name(core::Mode::off),
+                          std::string_view("maintenance")},
+               core::mode_text(status));
     if (status.snapshot) {
         out.family("snapshot_timestamp_seconds", "gauge",
                    "When the last complete look at what libvirt runs began.");

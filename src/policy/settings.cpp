@@ -30,7 +30,7 @@ class Settings {
     explicit Settings(const core::Policy& policy) : policy_(policy) {}
 
     std::vector<core::Setting> list() && {
-        add("mode", quoted(core::mode_name(policy_.mode)));
+        add("mode", quoted(policy_.maintenance ? "maintenance" : core::mode_name(policy_.mode)));
         for (const auto& [resource, ratio] : policy_.overcommit)
             add(fmt::format("overcommit.{}", resource.name()), ratio.text());
         for (const auto& [resource, mode] : policy_.resource_mode)

@@ -10,7 +10,7 @@
 namespace virtguard::policy {
 
 /// Every key that has a value, in the order of virtguard.toml(5). "KEY = VALUE" of all of them is a
-/// file that gives this policy.
+/// file that gives this policy, but for mode "maintenance", which no file has.
 [[nodiscard]] std::vector<core::Setting> settings(const core::Policy& policy);
 
 } // namespace virtguard::policy

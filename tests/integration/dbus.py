@@ -95,7 +95,7 @@ class Bus(BusTest):
                 elif ours:
                     members += 1
                     self.assertRegex(manual, rf"\*{name[1:]}\*")
-        self.assertEqual(members, 32 + 11 + 7)
+        self.assertEqual(members, 33 + 11 + 7)
 
     # ------------------------------------------------------------ what changes
 
@@ -151,7 +151,7 @@ class Bus(BusTest):
         self.assertEqual((done.returncode, done.stdout), (0, 's "enforce"\n'), done.stderr)
         done = self.busctl("call", NAME, ROOT, MANAGER, "Check", "s", xml("new", 9, 1), prefix=NOBODY)
         self.assertTrue(done.stdout.startswith('sa(sssxxxss)a{sx} "admit" 0 '), done.stdout + done.stderr)
-        for method, *arguments in (("Reload",), ("Resync",), ("SetOvercommit", "cpu", "2"), ("ResetOvercommit", "cpu")):
+        for method, *arguments in (("Reload",), ("Resync",), ("SetOvercommit", "cpu", "2"), ("ResetOvercommit", "cpu"), ("SetMode", "off", "")):
             done = subprocess.run([*NOBODY, "gdbus", "call", "--system", "--dest", NAME, "--object-path", ROOT,
                                    "--method", f"{MANAGER}.{method}", *arguments], env=self.environment,
                                   capture_output=True, text=True, timeout=DEADLINE)

@@ -78,7 +78,7 @@ class Fields(alone.DaemonTest):
     def test_status_nodes_and_domains(self):
         status = self.document("status")
         # Nobody's memory is looked at where the topology is a description.
-        self.check(status, "status", absent=["foreign_memory"])
+        self.check(status, "status", absent=["foreign_memory", "message"])
         self.assertEqual(set(status["decisions"]), {"admitted", "refused", "would_refuse"})
         self.check_prose(status["decisions"], "status", "decisions")
         self.check_figures(status["host"])
@@ -87,6 +87,9 @@ class Fields(alone.DaemonTest):
         for domain in status["domains"]:
             self.assertEqual(set(domain), {"name", "uuid", "scheduler", "state", "demand"})
             self.check_prose(domain, "status", "domain")
+        self.assertEqual(self.ctl("mode", "maintenance").returncode, 0)
+        self.check(self.document("status"), "status", absent=["foreign_memory"])
+        self.check(self.document("mode"), "policy show")
         self.assertEqual(self.document("nodes"), {"nodes": status["nodes"]})
         self.assertEqual(self.document("domains"), {"domains": status["domains"]})
 

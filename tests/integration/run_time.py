@@ -8,7 +8,7 @@ import itertools
 import threading
 
 import on_bus
-from alone import ADMITTED, DEADLINE, PREPARE, REFUSED, xml
+from alone import ADMITTED, DEADLINE, PREPARE, REFUSED, RELEASE, STARTED, xml
 
 WHO = r"run time by root at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
 
@@ -115,6 +115,40 @@ class RunTime(on_bus.BusTest):
         for thread in storms:
             thread.join()
         self.assertEqual(asked.count(ADMITTED), 19)  # and libvirt's test driver runs a guest of 2
+
+    def mode(self, *words):
+        done = self.ctl("mode", *words)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout
+
+    def test_maintenance_refuses_new_starts_and_no_others_until_it_is_over(self):
+        self.assertEqual(self.mode().splitlines(), ["enforce", "set by: default"])
+        self.assertEqual(self.hook(PREPARE, xml("mail", 2, 1))[0], ADMITTED)
+        self.hook(STARTED, xml("mail", 2, 1))
+        self.mode("maintenance", "--message", "new kernel at noon")
+        self.kill()
+        self.assertRegex(self.mode(), rf"^maintenance: new kernel at noon\sset by: {WHO}\sin files: enforce \(default\)\s$")
+        self.assertEqual(self.property("Mode"), "maintenance")
+        self.assertIn("mode maintenance\nmaintenance: new kernel at noon\n", self.ctl("status").stdout)
+        self.assertEqual(self.hook(PREPARE, xml("new", 3, 1))[0], REFUSED)
+        self.hook(RELEASE, xml("mail", 2, 1))
+        self.assertEqual(self.hook(PREPARE, xml("mail", 2, 1))[0], ADMITTED)
+        recent = self.method("RecentDecisions", "u", "9")[0]
+        self.assertEqual([[start[1], start[4], [reason[0] for reason in start[5]]] for start in recent],
+                         [["mail", "admit", []], ["new", "refuse", ["policy-rule"]]])
+        self.method("SetMode", "ss", "reset", "")
+        self.wait_for(lambda: self.property("Mode") == "enforce", "over")
+        self.assertEqual(self.hook(PREPARE, xml("new", 3, 1))[0], ADMITTED)
+
+    def test_a_mode_is_set_whatever_the_files_say_then_and_later(self):
+        self.mode("observe")
+        self.policy.write_text('mode = "off"\n')
+        self.method("Reload")
+        self.assertRegex(self.mode(), rf"^observe\sset by: {WHO}\sin files: off \({self.policy}:1\)\s$")
+        self.mode("reset")
+        self.assertEqual(self.mode(), f"off\nset by: {self.policy}:1\n")
+        for words in (["on"], ["off", "--message", "why"], ["maintenance", "--message", "two\nlines"]):
+            self.assertEqual(self.ctl("mode", *words).returncode, 2)
 
     def test_a_damaged_file_is_set_aside_and_said(self):
         self.set_ratio("cpu", "2")

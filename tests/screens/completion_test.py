@@ -139,6 +139,7 @@ class Completion(unittest.TestCase):
         never = ("--color", "=", "n") if SHELL == "bash" else ("--color=n",)  # as they come
         self.assertEqual(self.completed("status", *never), {"never"})
         self.assertEqual(self.completed("export", "--format", ""), {"machinepool", "hypervisor", "placement"})
+        self.assertEqual(self.completed("mode", "m"), {"maintenance"})
 
 
 if __name__ == "__main__":

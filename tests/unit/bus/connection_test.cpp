@@ -422,7 +422,7 @@ TEST_CASE("root may have the policy loaded and libvirt asked, and hears what was
     CHECK(Client::message_of(reply) == "virtguard.toml:1: memry: unknown");
 }
 
-TEST_CASE("root sets ratios, and hears what was wrong") {
+TEST_CASE("root sets ratios and the mode, and hears what was wrong") {
     Bench bench;
     if (::geteuid() != 0)
         return;
@@ -434,7 +434,13 @@ TEST_CASE("root sets ratios, and hears what was wrong") {
     CHECK(bench.ordered == "overcommit.cpu = 1.5 by 0");
     CHECK(Client::error_of(client.manager("ResetOvercommit", "s", "")) == "");
     CHECK(bench.ordered == "overcommit as in the files by 0");
+    CHECK(Client::error_of(client.manager("SetMode", "ss", "maintenance", "why")) == "");
+    CHECK(bench.ordered == "mode = maintenance: why by 0");
     bench.ordered.clear();
+    CHECK(error(client.manager("SetMode", "ss", "off", "why")) ==
+          "org.freedesktop.DBus.Error.InvalidArgs: message: expected none but for maintenance");
+    CHECK(error(client.manager("SetMode", "ss", "maintenance", std::string(501, 'x').c_str())) ==
+          "org.virtguard1.Error.TooLong: message: longer than 500 bytes");
     CHECK(error(client.manager("SetOvercommit", "ss", "hugepages-2Mi", "2")) ==
           "org.freedesktop.DBus.Error.InvalidArgs: hugepages-2Mi: hugepages take no ratio");
     CHECK(error(client.manager("SetOvercommit", "ss", "cpu", std::string(65, '1').c_str())) ==

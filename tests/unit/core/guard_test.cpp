@@ -323,6 +323,37 @@ TEST_CASE("a guest that returns in time is admitted, whatever else changed") {
     CHECK(broken_invariant(guard.ledger()) == "");
 }
 
+TEST_CASE("in maintenance new starts are refused, whatever the modes, and nothing else is") {
+    Guard guard = with_a_kept_place();
+    Policy policy = guard.policy();
+    policy.mode = GENERATE(Mode::enforce, Mode::observe, Mode::off);
+    policy.maintenance = GENERATE(as<std::string>{}, "", "new kernel at noon");
+    guard.apply(policy);
+    const Answer refused = guard.admit(guest(3, gib), at(20100ms), IfKept::wait).value();
+    CHECK_FALSE(refused.decision.admitted());
+    CHECK(refused.decision.reasons.front().code == Code::policy_rule);
+    CHECK(refused.decision.reasons.front().text ==
+          "the host is in maintenance" +
+              (policy.maintenance->empty() ? "" : ": " + *policy.maintenance));
+    CHECK_FALSE(guard.check(guest(1, 16 * gib)).decision.admitted());
+    CHECK(admit(guard, guest(1, 16 * gib), at(20500ms))); // which returns
+    guard.running(guest(4, gib), at(21s));                // which reconnects
+    CHECK(states(guard) == "guest-1 pending 20, guest-2 running 10, guest-4 running 21");
+    policy.maintenance.reset();
+    guard.apply(policy);
+    guard.released(id(2), at(30s));
+    guard.expire(at(40s));
+    CHECK(admit(guard, guest(3, gib), at(41s)));
+}
+
+TEST_CASE("in maintenance an invalid domain is refused also where the mode would let it in") {
+    Policy policy = bare_policy();
+    policy.mode = Mode::off;
+    policy.maintenance = "";
+    const Decision decision = refuse_invalid({.what = "no memory"}, policy);
+    CHECK(refusal_line("x", decision) == "virtguard: refused x: the host is in maintenance");
+}
+
 TEST_CASE("a guest whose release was lost returns to the place that it still has") {
     Guard guard(equal_nodes(2, 4, 16 * gib), plain_policy());
     guard.running(guest(1, 16 * gib), at(10s));

@@ -11,7 +11,7 @@
 
 namespace virtguard::core {
 
-inline Instant at(std::chrono::seconds since_boot) {
+inline Instant at(std::chrono::milliseconds since_boot) {
     return Instant{since_boot};
 }
 

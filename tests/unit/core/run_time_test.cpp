@@ -63,8 +63,36 @@ TEST_CASE("an order that is impossible says what was expected") {
     CHECK(error(read_reset_overcommit("x")) == Resource::parse("x").error().what);
 }
 
+TEST_CASE("a mode set at run time holds in place of the files', until it is reset") {
+    Policy files;
+    files.mode = Mode::observe;
+    const RunTime set = carried_out({}, order(read_set_mode("enforce", "")), root);
+    CHECK(in_force(files, set).mode == Mode::enforce);
+    CHECK_FALSE(in_force(files, set).maintenance.has_value());
+    CHECK(in_force(files, set).origins.at("mode") == "run time by root at 2026-11-30 12:42:12 UTC");
+    const RunTime maintained = carried_out(set, order(read_set_mode("maintenance", "why")), root);
+    CHECK(in_force(files, maintained).mode == Mode::observe);
+    CHECK(in_force(files, maintained).maintenance == "why");
+    CHECK(in_force(files, carried_out(maintained, order(read_set_mode("reset", "")), root)) ==
+          files);
+}
+
+TEST_CASE("a mode that is none, and a message that is none, are told") {
+    CHECK(error(read_set_mode("on", "")) ==
+          "mode: \"on\": expected enforce, observe, off, maintenance or reset");
+    CHECK(error(read_set_mode("off", "why")) == "message: expected none but for maintenance");
+    CHECK(error(read_set_mode("maintenance", "two\nlines")) ==
+          "message: expected one line without control characters");
+    CHECK(error(read_set_mode("maintenance", std::string(501, 'x'))) ==
+          "message: longer than 500 bytes");
+    CHECK(error(read_set_mode("maintenance", "größer " + std::string(490, 'x'))) == "");
+}
+
 TEST_CASE("an order is told in words of the policy") {
     CHECK(order_text(order(read_set_overcommit("cpu", "1.50"))) == "overcommit.cpu = 1.5");
     CHECK(order_text(order(read_reset_overcommit("cpu"))) == "overcommit.cpu as in the files");
     CHECK(order_text(order(read_reset_overcommit(""))) == "overcommit as in the files");
+    CHECK(order_text(order(read_set_mode("off", ""))) == "mode = off");
+    CHECK(order_text(order(read_set_mode("maintenance", "why"))) == "mode = maintenance: why");
+    CHECK(order_text(order(read_set_mode("reset", ""))) == "mode as in the files");
 }

@@ -797,3 +797,24 @@ TEST_CASE("a damaged file of what was set at run time is a problem, and said") {
     CHECK(status.problems.front().starts_with("run time: " + bench.folder.file("state/run-time")));
     CHECK(status.report.overcommit.at(core::Resource::cpu()).is_one());
 }
+
+TEST_CASE("maintenance refuses starts, survives a kill, is shown, and ends by a reset") {
+    Bench bench(std::string(bare) + "mode = \"observe\"\n");
+    (void)bench.send(reconnect, xml(1, 5), after(-10s));
+    REQUIRE(bench.give(core::read_set_mode("maintenance", "new kernel").value()).verdict ==
+            wire::Verdict::done);
+    bench.start();
+    CHECK(bench.prepare(xml(2, 1)).body ==
+          "virtguard: refused web-2: the host is in maintenance: new kernel");
+    CHECK(bench.prepare("<domain/>").verdict == wire::Verdict::refused);
+    (void)bench.send(reconnect, xml(3, 1));
+    CHECK(bench.guests() == "web-1 running, web-3 running");
+    CHECK(bench.status().maintenance == "new kernel");
+    CHECK(bench.service->status_line() == "2 guests, mode maintenance");
+    CHECK(bench.set_to("mode").starts_with("\"maintenance\", run time by root at 20"));
+    (void)bench.send(release, xml(1, 5));
+    CHECK(bench.prepare(xml(1, 5)).verdict == wire::Verdict::admitted); // it returns
+    REQUIRE(bench.give(core::ResetMode{}).verdict == wire::Verdict::done);
+    CHECK(bench.prepare(xml(2, 9)).verdict == wire::Verdict::admitted);
+    CHECK_FALSE(bench.status().maintenance.has_value());
+}

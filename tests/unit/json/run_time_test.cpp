@@ -13,7 +13,9 @@ namespace {
 const core::Setter someone{.time = WallTime(1796042532s), .uid = 4294967295, .user = "ops"};
 
 core::RunTime run_time() {
-    return carried_out({}, core::read_set_overcommit("cpu", "1.15").value(), someone);
+    const core::RunTime ratio =
+        carried_out({}, core::read_set_overcommit("cpu", "1.15").value(), someone);
+    return carried_out(ratio, core::read_set_mode("maintenance", "größe").value(), someone);
 }
 
 /// The document with a part replaced.
@@ -38,6 +40,7 @@ TEST_CASE("what nobody could have set at run time is not read") {
         {"a ratio above all", with("1.15", "1001")},
         {"a resource that takes none", with("\"cpu\"", "\"hugepages-2Mi\"")},
         {"a uid that is none", with("4294967295", "4294967296")},
+        {"a mode that is none", with("\"maintenance\"", "\"on\"")},
         {"nobody", with("\"uid\"", "\"x\"")},
         {"a time before 1970", with("1796042532000000", "-1")},
     }));
@@ -48,9 +51,10 @@ TEST_CASE("what nobody could have set at run time is not read") {
 }
 
 TEST_CASE("an order is read as it was written") {
-    const core::Order order =
-        GENERATE(as<core::Order>{}, core::read_set_overcommit("memory", "0.5").value(),
-                 core::ResetOvercommit{}, core::ResetOvercommit{core::Resource::cpu()});
+    const core::Order order = GENERATE(
+        as<core::Order>{}, core::read_set_overcommit("memory", "0.5").value(),
+        core::SetMode{core::Mode::observe, ""}, core::SetMode{std::nullopt, "\"why\""},
+        core::ResetMode{}, core::ResetOvercommit{}, core::ResetOvercommit{core::Resource::cpu()});
     CHECK(json::parse_order(json::order_document(order)).value() == order);
 }
 

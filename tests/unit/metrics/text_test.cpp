@@ -67,7 +67,8 @@ TEST_CASE("of states and modes the one that holds is 1") {
                                               "virtguard_state{state=\"degraded\"} 0\n");
     CHECK(samples(text, "virtguard_mode") == "virtguard_mode{mode=\"enforce\"} 0\n"
                                              "virtguard_mode{mode=\"observe\"} 1\n"
-                                             "virtguard_mode{mode=\"off\"} 0\n");
+                                             "virtguard_mode{mode=\"off\"} 0\n"
+                                             "virtguard_mode{mode=\"maintenance\"} 0\n");
     CHECK(has_line(text, "virtguard_problems 2"));
 }
 
