@@ -13,6 +13,7 @@
 
 #include "base/idset.hpp"
 #include "base/uuid.hpp"
+#include "core/question.hpp"
 
 namespace virtguard::core {
 
@@ -87,6 +88,12 @@ struct Domain {
     std::int64_t iothreads = 0;
     std::int64_t video_ram = 0; ///< bytes, of all video devices; libvirt's defaults where not given
     bool tpm = false;           ///< an emulated TPM
+
+    /// What the policy asked when the XML was read; a policy since then may ask more.
+    Facts facts;
+
+    /// The answer to a question, or that it was not asked.
+    [[nodiscard]] const Fact& fact(std::string_view key) const;
 
     friend bool operator==(const Domain&, const Domain&) = default;
 };

@@ -9,10 +9,10 @@
 #include <cstring>
 
 #include <libxml/parser.h>
-#include <libxml/xmlerror.h>
 
 #include "base/text.hpp"
 #include "domxml/parse.hpp"
+#include "domxml/quiet.hpp"
 
 namespace virtguard::domxml {
 
@@ -34,9 +34,6 @@ struct Record {
     std::string first_error;
 };
 
-// libxml2 2.12 made the error const.
-using ErrorArgument = std::conditional_t<(LIBXML_VERSION >= 21200), const xmlError*, xmlErrorPtr>;
-
 void note_error(void* parser, ErrorArgument error) {
     const auto* context = static_cast<xmlParserCtxt*>(parser);
     auto* record = static_cast<Record*>(context->_private);
@@ -52,23 +49,6 @@ void note_doctype(void* parser, const xmlChar*, const xmlChar*, const xmlChar*) 
     static_cast<Record*>(context->_private)->has_doctype = true;
     xmlStopParser(context);
 }
-
-void drop_error(void*, ErrorArgument) {}
-
-/// While it lives, this thread's errors that belong to no parser are dropped.
-class QuietThread {
-  public:
-    QuietThread() noexcept : handler_(xmlStructuredError), context_(xmlStructuredErrorContext) {
-        xmlSetStructuredErrorFunc(nullptr, drop_error);
-    }
-    ~QuietThread() { xmlSetStructuredErrorFunc(context_, handler_); }
-    QuietThread(const QuietThread&) = delete;
-    QuietThread& operator=(const QuietThread&) = delete;
-
-  private:
-    xmlStructuredErrorFunc handler_;
-    void* context_;
-};
 
 std::size_t count(std::string_view text, std::string_view word) {
     std::size_t found = 0;
@@ -143,11 +123,23 @@ Result<Document> Document::parse(std::string_view xml) {
                                      XML_PARSE_NONET | XML_PARSE_COMPACT | XML_PARSE_NOBLANKS));
     if (!document || record.has_doctype || !record.first_error.empty())
         return failure(record);
-    return Document(std::move(document));
+    constexpr std::size_t bytes_of_text_per_node = 64; // what copying them costs, too
+    const auto marks = std::ranges::count_if(xml, [](char c) { return c == '<' || c == '='; });
+    return Document(std::move(document),
+                    static_cast<std::size_t>(marks) + xml.size() / bytes_of_text_per_node);
 }
 
 Element Document::root() const noexcept {
     return Element(xmlDocGetRootElement(document_.get()));
+}
+
+void Document::make_root(Element element) {
+    auto* node = const_cast<xmlNode*>(element.node_); // of this document, which is ours
+    xmlNode* before = xmlDocSetRootElement(document_.get(), node);
+    if (before == nullptr || before == node)
+        return;
+    xmlReconciliateNs(document_.get(), node); // they may be declared on what goes
+    xmlFreeNode(before);
 }
 
 std::string_view Element::name() const noexcept {

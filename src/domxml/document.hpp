@@ -49,6 +49,7 @@ class Element {
     }
 
   private:
+    friend class Document;
     [[nodiscard]] long line() const noexcept;
 
     const xmlNode* node_ = nullptr;
@@ -91,12 +92,20 @@ class Document {
     [[nodiscard]] static Result<Document> parse(std::string_view xml);
 
     [[nodiscard]] Element root() const noexcept;
+    /// Makes one of its elements the root; what is outside of that is gone.
+    void make_root(Element element);
+
+    /// At least the number of its elements and attributes, and more where there is much text.
+    [[nodiscard]] std::size_t size() const noexcept { return size_; }
+    [[nodiscard]] xmlDoc* get() const noexcept { return document_.get(); }
 
   private:
     using Owner = CPtr<xmlDoc, xmlFreeDoc>;
-    explicit Document(Owner document) noexcept : document_(std::move(document)) {}
+    Document(Owner document, std::size_t size) noexcept
+        : document_(std::move(document)), size_(size) {}
 
     Owner document_;
+    std::size_t size_;
 };
 
 } // namespace virtguard::domxml

@@ -6,6 +6,7 @@
 #include "domxml/document.hpp"
 #include "domxml/memory.hpp"
 #include "domxml/vcpu.hpp"
+#include "domxml/xpath.hpp"
 
 namespace virtguard::domxml {
 
@@ -142,18 +143,21 @@ Result<core::Domain> read_domain(Element root) {
 
 } // namespace
 
-Result<core::Domain> parse_domain(std::string_view xml) {
+Result<core::Domain> parse_domain(std::string_view xml, const core::Questions& questions) {
     const auto document = Document::parse(xml);
     if (!document)
         return std::unexpected(document.error());
     const auto root = expect_root(*document, "domain");
     if (!root)
         return std::unexpected(root.error());
-    return read_domain(*root);
+    auto domain = read_domain(*root);
+    if (domain)
+        domain->facts = answers(*document, questions);
+    return domain;
 }
 
-Result<Status> parse_status(std::string_view xml) {
-    const auto document = Document::parse(xml);
+Result<Status> parse_status(std::string_view xml, const core::Questions& questions) {
+    auto document = Document::parse(xml);
     if (!document)
         return std::unexpected(document.error());
     const auto root = expect_root(*document, "domstatus");
@@ -168,6 +172,8 @@ Result<Status> parse_status(std::string_view xml) {
     auto domain = read_domain(inner);
     if (!domain)
         return std::unexpected(domain.error());
+    document->make_root(inner);
+    domain->facts = answers(*document, questions);
     return Status{.domain = *std::move(domain), .pid = *pid};
 }
 

@@ -39,7 +39,9 @@ void initialise();
 /// DOCTYPE (libvirt never writes one), or one whose root is not <domain>. Errc::invalid: a domain
 /// that cannot be; the text has the line, the element and what was expected.
 /// Threads may call it at the same time. It keeps nothing of the text.
-[[nodiscard]] Result<core::Domain> parse_domain(std::string_view xml);
+/// A question that cannot be answered is no error: its fact says why.
+[[nodiscard]] Result<core::Domain> parse_domain(std::string_view xml,
+                                                const core::Questions& questions = {});
 
 /// A domain that libvirt runs.
 struct Status {
@@ -49,7 +51,12 @@ struct Status {
 
 /// Reads what libvirt keeps of a domain that is active, /run/libvirt/qemu/NAME.xml: the domain as
 /// it is now, within a <domstatus>. Errors as those of parse_domain().
-[[nodiscard]] Result<Status> parse_status(std::string_view xml);
+[[nodiscard]] Result<Status> parse_status(std::string_view xml,
+                                          const core::Questions& questions = {});
+
+/// Errc::invalid, with what is wrong: it is no XPath 1.0, names a function or prefix that is not
+/// there, or gives no answer on a small domain without devices.
+[[nodiscard]] Result<> check_question(const core::Question& question);
 
 /// Who a domain is that parse_domain() says cannot be: its name and UUID, as far as they can be
 /// read; nothing else of it is set.

@@ -100,7 +100,18 @@ Json domain_json(const Domain& domain) {
         json[name] = domain.*member;
     for (const auto& [name, member] : flags)
         json[name] = domain.*member;
+    json["facts"] = Json::object();
+    for (const auto& [key, fact] : domain.facts)
+        json["facts"][key] = fact.problem.empty() ? Json(fact.value) : Json(fact.problem);
     return json;
+}
+
+core::Facts read_facts(const Json& json) {
+    core::Facts facts;
+    for (const auto& [key, fact] : require_object(json).items())
+        facts[key] = fact.is_string() ? core::Fact{.problem = fact.get<std::string>()}
+                                      : core::Fact{.value = read_amount(fact)};
+    return facts;
 }
 
 Domain read_domain(const Json& json) {
@@ -119,6 +130,8 @@ Domain read_domain(const Json& json) {
         domain.*member = read_amount(json.at(name));
     for (const auto& [name, member] : flags)
         domain.*member = json.at(name).get<bool>();
+    if (json.contains("facts")) // daemons before this one did not write them
+        domain.facts = read_facts(json.at("facts"));
     return domain;
 }
 

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What a policy asks of each domain's XML, and what it was told. XPath is text to the core: who
+// reads the XML answers, and the answers are facts of the domain like any other.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+
+namespace virtguard::core {
+
+struct Question {
+    enum class Kind {
+        match,  ///< true or false
+        amount, ///< a number from 0 to max_domain_bytes
+    };
+
+    std::string key; ///< of the policy that asks, such as "scheduler.recognise.nova.match"
+    Kind kind = Kind::match;
+    std::string xpath;
+    std::map<std::string, std::string> namespaces; ///< URIs by prefix
+
+    friend bool operator==(const Question&, const Question&) = default;
+};
+
+using Questions = std::vector<Question>;
+
+/// What is wrong with a question whatever the domain; for who loads a policy.
+using QuestionCheck = std::function<Result<>(const Question&)>;
+
+/// The answer to a question.
+struct Fact {
+    std::int64_t value = 0; ///< of a match 1 or 0
+    std::string problem;    ///< why there is no answer, one line; the value is 0 then
+
+    friend bool operator==(const Fact&, const Fact&) = default;
+};
+
+/// By the key of the question.
+using Facts = std::map<std::string, Fact, std::less<>>;
+
+} // namespace virtguard::core

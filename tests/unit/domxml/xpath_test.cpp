@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "domxml/parse.hpp"
+
+using namespace virtguard;
+using namespace virtguard::core;
+using Kind = Question::Kind;
+
+namespace {
+
+std::string domain(const std::string& inside = "") {
+    return "<domain type='kvm'><name>web</name><memory>1024</memory><vcpu>1</vcpu>" + inside +
+           "</domain>";
+}
+
+Question question(Kind kind, std::string xpath) {
+    return {.key = "q", .kind = kind, .xpath = std::move(xpath), .namespaces = {{"n", "urn:n"}}};
+}
+
+Fact answer(Kind kind, const std::string& xpath, const std::string& inside = "") {
+    const auto read = domxml::parse_domain(domain(inside), {question(kind, xpath)});
+    REQUIRE(read.has_value());
+    return read->facts.at("q");
+}
+
+std::int64_t match(const std::string& xpath, const std::string& inside = "") {
+    const Fact fact = answer(Kind::match, xpath, inside);
+    CHECK(fact.problem == "");
+    return fact.value;
+}
+
+std::string problem(Kind kind, const std::string& xpath, const std::string& inside = "") {
+    const Fact fact = answer(kind, xpath, inside);
+    CHECK(fact.value == 0);
+    return fact.problem;
+}
+
+std::string error(Kind kind, const std::string& xpath) {
+    const auto checked = domxml::check_question(question(kind, xpath));
+    return checked ? "" : checked.error().what;
+}
+
+std::string repeated(const std::string& piece, std::size_t bytes) {
+    std::string result;
+    while (result.size() < bytes)
+        result += piece;
+    return result;
+}
+
+} // namespace
+
+TEST_CASE("a match is true or false, or whether there are nodes") {
+    CHECK(match("/domain/name = 'web'") == 1);
+    CHECK(match("starts-with(/domain/name, 'infra-')") == 0);
+    CHECK(match("/domain/devices/hostdev", "<devices><hostdev/></devices>") == 1);
+    CHECK(match("/domain/devices/hostdev") == 0);
+    CHECK(problem(Kind::match, "string(/domain/name)") ==
+          "gives a string: expected true or false, or nodes");
+    CHECK(problem(Kind::match, "count(//vcpu)") ==
+          "gives a number: expected true or false, or nodes");
+}
+
+TEST_CASE("a namespace goes by the prefix that the question gives it") {
+    CHECK(match("/domain/metadata/n:a", "<metadata><x:a xmlns:x='urn:n'/></metadata>") == 1);
+    CHECK(match("/domain/metadata/n:a", "<metadata><n:a xmlns:n='urn:x'/></metadata>") == 0);
+}
+
+TEST_CASE("an amount is a number, rounded up, and 0 where there is no node") {
+    const std::string nodes = "<a>2</a><b>0.1</b><c>7</c><c>8</c>";
+    const auto amount = [&](const std::string& xpath) {
+        const Fact fact = answer(Kind::amount, xpath, nodes);
+        CHECK(fact.problem == "");
+        return fact.value;
+    };
+    CHECK(amount("count(/domain/c)") == 2);
+    CHECK(amount("/domain/a") == 2);
+    CHECK(amount("sum(/domain/c)") == 15);
+    CHECK(amount("/domain/b") == 1);
+    CHECK(amount("/domain/nothing") == 0);
+    CHECK(amount("4503599627370496") == 4503599627370496);
+}
+
+TEST_CASE("what is no amount is said, and counts as nothing") {
+    CHECK(problem(Kind::amount, "number(/domain/nothing)") ==
+          "gives no number; sum() of no nodes is 0, number() is not");
+    CHECK(problem(Kind::amount, "/domain/name") ==
+          "gives no number; sum() of no nodes is 0, number() is not");
+    CHECK(problem(Kind::amount, "-1") == "gives -1: expected 0 to 4503599627370496");
+    CHECK(problem(Kind::amount, "1 div 0") == "gives inf: expected 0 to 4503599627370496");
+    CHECK(problem(Kind::amount, "4503599627370497") ==
+          "gives 4503599627370497: expected 0 to 4503599627370496");
+    CHECK(problem(Kind::amount, "/domain/a", "<a>1</a><a>2</a>") ==
+          "gives 2 nodes: expected one at most; sum() adds them up");
+    CHECK(problem(Kind::amount, "true()") ==
+          "gives true or false: expected a number, or a node with one");
+}
+
+TEST_CASE("what is wrong with an expression is found before any domain comes") {
+    CHECK(error(Kind::match, "/domain/name = 'web'") == "");
+    CHECK(error(Kind::match, "/domain/metadata/n:a[. = 'x:y(']") == "");
+    CHECK(error(Kind::match, "not(/domain/a) and (1 or (2)) and self::node()") == "");
+    CHECK(error(Kind::amount, "3.5 * count(/domain/a-b) div (2)") == "");
+    CHECK(error(Kind::match, "/domain/name =") == "is no XPath 1.0, from its character 15 on");
+    CHECK(error(Kind::match, "/domain/disk[nosuch(.)]") ==
+          "calls \"nosuch\", which is no function of XPath 1.0");
+    CHECK(error(Kind::match, "/domain/disk[x:a]") ==
+          "has the prefix \"x\", which its namespaces do not declare");
+    CHECK(error(Kind::match, "n:f(1)") == "calls \"f\", which is no function of XPath 1.0");
+    CHECK(error(Kind::match, "$a = 1") == "has a variable: there are none");
+    CHECK(error(Kind::match, "not()") == "calls a function with too few or too many arguments");
+    CHECK(error(Kind::match, "count(1) > 0") ==
+          "gives a function or operator what it does not take");
+    CHECK(error(Kind::amount, "number(/domain/cputune/shares)") ==
+          "gives no number; sum() of no nodes is 0, number() is not");
+    CHECK(error(Kind::match, repeated("(", 4096)) ==
+          "takes more steps than are allowed on XML of this size");
+}
+
+TEST_CASE("an expression that is dear on a large domain ends without an answer") {
+    const std::string nodes = repeated("<a b='1'/>", 260'000);
+    const std::string text = repeated("<a/>", 100'000) + repeated("much text ", 3'800'000);
+    const auto [inside, xpath] = GENERATE_REF(table<std::string, std::string>(
+        {{nodes, "//a[. = //a]"},
+         {nodes, "//a[preceding::a/@b = 2]"},
+         {nodes, "//a/following-sibling::a/.."},
+         {nodes, "//a[count(//a|//domain) < 0]"},
+         {nodes, "//*[contains(string(/),'nothing')]"},
+         {text, "//*[contains(string(/),'nothing')]"},
+         {text, "//*[translate(string(/),'abcdefghij','b') = '']"}}));
+    CAPTURE(xpath);
+    const auto began = std::chrono::steady_clock::now();
+    CHECK(problem(Kind::match, xpath, inside) ==
+          "takes more steps than are allowed on XML of this size");
+    CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(10));
+}
+
+TEST_CASE("an expression that looks at each node a few times may do so on a very large domain") {
+    const std::string disks = repeated(
+        "<disk type='file' device='disk'><source file='/a'/><target dev='a'/></disk>", 50'000);
+    const Fact fact =
+        answer(Kind::amount, "count(/domain/devices/disk[target/@dev='a' and not(readonly)])",
+               "<devices>" + disks + "</devices>");
+    CHECK(fact.problem == "");
+    CHECK(fact.value == 667);
+}
+
+TEST_CASE("a domain that runs is asked as one that starts") {
+    const auto status = domxml::parse_status(
+        "<domstatus state='running' pid='7' xmlns:n='urn:n'><domain type='kvm'><name>web</name>"
+        "<memory>1024</memory><vcpu>1</vcpu><metadata><n:a/></metadata></domain></domstatus>",
+        {question(Kind::match, "/domain/metadata/n:a and not(/domstatus)")});
+    REQUIRE(status.has_value());
+    CHECK(status->domain.facts == Facts{{"q", {.value = 1}}});
+}
+
+TEST_CASE("threads may ask at the same time") {
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i)
+        threads.emplace_back([] {
+            for (int round = 0; round < 200; ++round)
+                if (domxml::parse_domain(domain(), {question(Kind::match, "count(//name) = 1")})
+                        ->facts.at("q")
+                        .value != 1)
+                    std::abort();
+        });
+    for (std::thread& thread : threads)
+        thread.join();
+}
