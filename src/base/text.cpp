@@ -218,6 +218,20 @@ std::string printable(std::string_view foreign) {
     return result;
 }
 
+std::string toml_string(std::string_view text) {
+    std::string result = "\"";
+    for (const char c : text)
+        result += c == '"' || c == '\\' ? std::string{'\\', c} : std::string{c};
+    return result + "\"";
+}
+
+std::string toml_key(std::string_view part) {
+    constexpr std::string_view bare =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+    const bool is_bare = !part.empty() && part.find_first_not_of(bare) == std::string_view::npos;
+    return is_bare ? std::string(part) : toml_string(part);
+}
+
 std::string_view cut_text(std::string_view text, std::size_t max) noexcept {
     if (text.size() <= max)
         return text;

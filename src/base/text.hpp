@@ -62,6 +62,12 @@ enum class Rounding { down, up };
 /// The same, without the quotation marks: for names in messages.
 [[nodiscard]] std::string printable(std::string_view foreign);
 
+/// A string as TOML has it, of text without control characters.
+[[nodiscard]] std::string toml_string(std::string_view text);
+
+/// A part of a dotted key as TOML has it: bare, or between quotation marks where it has to be.
+[[nodiscard]] std::string toml_key(std::string_view part);
+
 /// The longest beginning of at most max bytes that does not end inside a UTF-8 character.
 [[nodiscard]] std::string_view cut_text(std::string_view text, std::size_t max) noexcept;
 

@@ -65,6 +65,25 @@ void add_maintenance(std::vector<Reason>& reasons, const Policy& policy) {
          .text = fmt::format("the host is in maintenance{}{}", joint, *policy.maintenance)});
 }
 
+/// Our own ignorance: what becomes of it is for hook.unavailable to say, as of no answer at all.
+Reason not_ready(const Domain& domain, const std::string& key) {
+    return {.code = Code::not_ready, .text = fmt::format("{} {}", key, domain.fact(key).problem)};
+}
+
+/// A domain that virtguard's own metadata gives to nobody, by the marks of others: by name.
+void recognise(const Domain& domain, const SchedulerPolicy& policy, Ownership& owner) {
+    for (const auto& [name, recogniser] : policy.recognise) {
+        std::string key = recognise_key(name);
+        const Fact& fact = domain.fact(key);
+        if (!fact.problem.empty())
+            owner.unanswered.push_back(std::move(key));
+        else if (fact.value != 0) {
+            owner.scheduler = name;
+            return;
+        }
+    }
+}
+
 Mode mode_for(const Reason& reason, const Ownership& owner, const Policy& policy) {
     if (owner.mode)
         return *owner.mode;
@@ -76,10 +95,21 @@ Mode mode_for(const Reason& reason, const Ownership& owner, const Policy& policy
     return policy.mode;
 }
 
+/// Where hooks let in what we do not answer, what we do not know refuses nothing.
+Mode mode_of(const Reason& reason, const Ownership& owner, const Policy& policy) {
+    const Mode mode = mode_for(reason, owner, policy);
+    const bool refuses = reason.code != Code::not_ready || policy.hook.unavailable_denies;
+    return refuses ? mode : std::min(mode, Mode::observe);
+}
+
 } // namespace
 
 Ownership ownership_of(const Domain& domain, const SchedulerPolicy& policy) {
-    Ownership owner{.scheduler = domain.scheduler.empty() ? policy.default_name : domain.scheduler};
+    Ownership owner{.scheduler = domain.scheduler};
+    if (owner.scheduler.empty())
+        recognise(domain, policy, owner);
+    if (owner.scheduler.empty())
+        owner.scheduler = policy.default_name;
     owner.accepted =
         policy.accept_any || (policy.accept_default && owner.scheduler == policy.default_name);
     for (const auto& [name, entry] : policy.accept)
@@ -98,6 +128,8 @@ Decision decide(const Domain& domain, const Demand& demand, Holdings& others, co
     const Ownership owner = ownership_of(domain, policy.scheduler);
     if (!owner.accepted)
         reasons.push_back(foreign_scheduler(owner.scheduler, policy.scheduler));
+    for (const std::string& key : owner.unanswered)
+        reasons.push_back(not_ready(domain, key));
     reasons.insert(reasons.end(), demand.impossible.begin(), demand.impossible.end());
 
     std::vector<Load> loads;
@@ -112,7 +144,7 @@ Decision decide(const Domain& domain, const Demand& demand, Holdings& others, co
     }
 
     for (Reason& reason : reasons)
-        reason.mode = mode_for(reason, owner, policy);
+        reason.mode = mode_of(reason, owner, policy);
     std::erase_if(reasons, [](const Reason& reason) { return reason.mode == Mode::off; });
     add_maintenance(reasons, policy);
     std::ranges::stable_sort(reasons, {}, [](const Reason& reason) {

@@ -15,6 +15,8 @@ struct Ownership {
     std::string scheduler; ///< the default scheduler where the domain names none
     bool accepted = false;
     std::optional<Mode> mode; ///< the scheduler's own mode
+    /// The keys of recognisers that could not tell.
+    std::vector<std::string> unanswered;
 };
 [[nodiscard]] Ownership ownership_of(const Domain& domain, const SchedulerPolicy& policy);
 

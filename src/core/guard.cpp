@@ -8,7 +8,7 @@
 namespace virtguard::core {
 
 Guard::Guard(Topology topology, Policy policy)
-    : topology_(std::move(topology)), policy_(std::move(policy)),
+    : topology_(std::move(topology)), policy_(std::move(policy)), questions_(policy_.questions()),
       host_(make_host(topology_, policy_)), ledger_(host_) {}
 
 Answer Guard::answer(const Domain& domain, bool with_returning) {
@@ -187,6 +187,7 @@ void Guard::set_memory_use(const std::map<std::string, Residency>& guests, std::
 
 void Guard::apply(Policy policy) {
     policy_ = std::move(policy);
+    questions_ = policy_.questions();
     recompute();
 }
 

@@ -50,6 +50,7 @@ class Guard {
 
     [[nodiscard]] const Topology& topology() const { return topology_; }
     [[nodiscard]] const Policy& policy() const { return policy_; }
+    [[nodiscard]] const Questions& questions() const { return questions_; }
     [[nodiscard]] const Host& host() const { return host_; }
     [[nodiscard]] const Ledger& ledger() const { return ledger_; }
     [[nodiscard]] Report report() const { return make_report(host_, ledger_.holdings()); }
@@ -147,6 +148,7 @@ class Guard {
 
     Topology topology_;
     Policy policy_;
+    Questions questions_; ///< the policy's
     Host host_;
     Ledger ledger_;
     ForeignPages foreign_pages_;

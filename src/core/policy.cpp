@@ -168,6 +168,19 @@ Ratio Policy::ratio_of(const Resource& resource) const {
     return found == overcommit.end() ? Ratio{} : found->second;
 }
 
+std::string recognise_key(std::string_view scheduler) {
+    return fmt::format("scheduler.recognise.{}.match", toml_key(scheduler));
+}
+
+Questions Policy::questions() const {
+    Questions all;
+    for (const auto& [name, recogniser] : scheduler.recognise)
+        all.push_back({.key = recognise_key(name),
+                       .xpath = recogniser.match,
+                       .namespaces = recogniser.namespaces});
+    return all;
+}
+
 std::vector<std::string> conflicts(const Policy& policy, const Topology& topology) {
     Findings findings(policy);
     check_guest_nodes(policy, topology, findings);

@@ -13,6 +13,7 @@
 
 #include "base/idset.hpp"
 #include "base/ratio.hpp"
+#include "core/question.hpp"
 #include "core/resource.hpp"
 #include "core/topology.hpp"
 
@@ -101,11 +102,20 @@ struct AcceptedScheduler {
     friend bool operator==(const AcceptedScheduler&, const AcceptedScheduler&) = default;
 };
 
+/// [scheduler.recognise.NAME]: whose domains carry other marks than virtguard's own.
+struct Recogniser {
+    std::map<std::string, std::string> namespaces; ///< URIs by prefix
+    std::string match;                             ///< XPath, true or false
+
+    friend bool operator==(const Recogniser&, const Recogniser&) = default;
+};
+
 struct SchedulerPolicy {
     std::string default_name = "default-scheduler";
     bool accept_default = true;
     bool accept_any = false;
     std::map<std::string, AcceptedScheduler> accept; ///< by the table's name
+    std::map<std::string, Recogniser> recognise;     ///< by the scheduler's name
 
     friend bool operator==(const SchedulerPolicy&, const SchedulerPolicy&) = default;
 };
@@ -129,9 +139,14 @@ struct Policy {
     std::map<std::string, std::string> origins;
 
     [[nodiscard]] Ratio ratio_of(const Resource& resource) const;
+    /// All that it asks of a domain's XML.
+    [[nodiscard]] Questions questions() const;
 
     friend bool operator==(const Policy&, const Policy&) = default;
 };
+
+/// The question of [scheduler.recognise.NAME].
+[[nodiscard]] std::string recognise_key(std::string_view scheduler);
 
 /// A key of a policy as people see it.
 struct Setting {

@@ -20,13 +20,14 @@ std::pair<std::string_view, std::string_view> split(std::string_view text, char 
     return {text.substr(0, at), text.substr(at + 1)};
 }
 
-Result<Event> parse_start(const std::string& file, bool already_runs) {
+Result<Event> parse_start(const std::string& file, bool already_runs,
+                          const core::Questions& questions) {
     if (file.empty())
         return fail(Errc::invalid, "expected a domain XML file");
     auto text = read_input(file, domxml::max_document_bytes);
     if (!text)
         return std::unexpected(text.error());
-    auto domain = domxml::parse_domain(*text);
+    auto domain = domxml::parse_domain(*text, questions);
     // A domain that cannot be is refused; one that should run already has nothing to be counted by.
     if (!domain && (domain.error().code != Errc::invalid || already_runs))
         return context(domain.error(), printable(file));
@@ -105,15 +106,15 @@ Result<Event> parse_reserve(std::string_view text) {
     return reserve;
 }
 
-Result<Event> parse_by_kind(const std::string& argument) {
+Result<Event> parse_by_kind(const std::string& argument, const core::Questions& questions) {
     const auto [kind, rest] = split(argument, ':');
     const std::string value(rest);
     if (!argument.contains(':'))
-        return parse_start(argument, /*already_runs=*/false);
+        return parse_start(argument, /*already_runs=*/false, questions);
     if (kind == "start")
-        return parse_start(value, /*already_runs=*/false);
+        return parse_start(value, /*already_runs=*/false, questions);
     if (kind == "running")
-        return parse_start(value, /*already_runs=*/true);
+        return parse_start(value, /*already_runs=*/true, questions);
     if (kind == "stop")
         return value.empty() ? Result<Event>(fail(Errc::invalid, "expected stop:NAME-or-UUID"))
                              : Stop{guest_name(value)};
@@ -121,7 +122,7 @@ Result<Event> parse_by_kind(const std::string& argument) {
         return parse_ratio(value);
     if (kind == "reserve")
         return parse_reserve(value);
-    auto event = parse_start(argument, /*already_runs=*/false);
+    auto event = parse_start(argument, /*already_runs=*/false, questions);
     if (!event && event.error().code == Errc::not_found)
         event.error().what +=
             ", and the event is none of start:, running:, stop:, ratio:, reserve:";
@@ -149,8 +150,8 @@ Result<IdSet> places_of(const Reserve::Item& item, const core::Host& host) {
 
 } // namespace
 
-Result<Event> parse_event(const std::string& argument) {
-    auto event = parse_by_kind(argument);
+Result<Event> parse_event(const std::string& argument, const core::Questions& questions) {
+    auto event = parse_by_kind(argument, questions);
     if (!event)
         return context(event.error(), fmt::format("event {}", quote(argument)));
     return event;

@@ -31,7 +31,7 @@ Result<std::vector<virt::DomainXml>> find_guests(const std::string& uri) {
 }
 
 policy::Loaded load_policy(const std::string& folder, const core::Topology& topology) {
-    auto loaded = policy::load_directory(folder);
+    auto loaded = policy::load_directory(folder, domxml::check_question);
     if (!loaded)
         return loaded;
     if (auto errors = core::conflicts(*loaded, topology); !errors.empty())
@@ -57,7 +57,7 @@ std::vector<json::Event> start_all(core::Guard& guard,
                                    const std::vector<virt::DomainXml>& domains) {
     std::vector<json::Event> events;
     for (const virt::DomainXml& xml : domains) {
-        const auto parsed = domxml::parse_domain(xml.xml);
+        const auto parsed = domxml::parse_domain(xml.xml, guard.questions());
         core::Domain domain;
         domain.name = xml.name;
         core::Answer answer;

@@ -13,6 +13,7 @@
 #include "base/file.hpp"
 #include "base/text.hpp"
 #include "core/resource.hpp"
+#include "domxml/parse.hpp"
 #include "host/hugepages.hpp"
 #include "policy/load.hpp"
 
@@ -207,7 +208,7 @@ Finding check_bus(const fs::path& root) {
 }
 
 std::vector<Finding> check_policy(const fs::path& folder) {
-    const auto loaded = policy::load_directory(folder);
+    const auto loaded = policy::load_directory(folder, domxml::check_question);
     if (loaded)
         return {
             {.subject = "policy",

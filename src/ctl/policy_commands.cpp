@@ -12,6 +12,7 @@
 #include "ctl/ask.hpp"
 #include "ctl/show.hpp"
 #include "ctl/table.hpp"
+#include "domxml/parse.hpp"
 #include "host/topology.hpp"
 #include "policy/load.hpp"
 #include "policy/settings.hpp"
@@ -23,8 +24,9 @@ namespace {
 
 policy::Loaded load(const std::string& path) {
     std::error_code error;
-    return std::filesystem::is_directory(path, error) ? policy::load_directory(path)
-                                                      : policy::load_file(path);
+    return std::filesystem::is_directory(path, error)
+               ? policy::load_directory(path, domxml::check_question)
+               : policy::load_file(path, domxml::check_question);
 }
 
 int show_errors(const std::vector<std::string>& errors) {

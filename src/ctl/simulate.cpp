@@ -9,6 +9,7 @@
 #include "ctl/event.hpp"
 #include "ctl/outcome_screen.hpp"
 #include "ctl/show.hpp"
+#include "domxml/parse.hpp"
 #include "host/topology.hpp"
 #include "policy/load.hpp"
 #include "json/document.hpp"
@@ -49,7 +50,7 @@ Result<core::Topology> load_topology(const SimulateOptions& options) {
 std::optional<core::Policy> load_policy(const std::string& file, const core::Topology& topology) {
     if (file.empty())
         return core::Policy{};
-    auto loaded = policy::load_file(file);
+    auto loaded = policy::load_file(file, domxml::check_question);
     std::vector<std::string> errors;
     if (!loaded)
         errors = loaded.error();
@@ -60,10 +61,11 @@ std::optional<core::Policy> load_policy(const std::string& file, const core::Top
     return errors.empty() ? std::optional(*std::move(loaded)) : std::nullopt;
 }
 
-Result<std::vector<Event>> parse_events(const std::vector<std::string>& arguments) {
+Result<std::vector<Event>> parse_events(const std::vector<std::string>& arguments,
+                                        const core::Questions& questions) {
     std::vector<Event> events;
     for (const std::string& argument : arguments) {
-        auto event = parse_event(argument);
+        auto event = parse_event(argument, questions);
         if (!event)
             return std::unexpected(event.error());
         events.push_back(*std::move(event));
@@ -155,7 +157,7 @@ int simulate(const SimulateOptions& given) {
     auto policy = load_policy(options.policy, *topology);
     if (!policy)
         return exit_bad_input;
-    const auto events = parse_events(options.events);
+    const auto events = parse_events(options.events, policy->questions());
     if (!events)
         return failure(events.error());
 

@@ -100,7 +100,7 @@ void BusLink::connect() {
 bus::Actions BusLink::actions() {
     return {.check =
                 [this](std::string xml, bus::Actions::Checked done) {
-                    xml_->read(std::move(xml),
+                    xml_->read(std::move(xml), service_.guard().questions(),
                                [this, done = std::move(done)](const ReadDomain& read) mutable {
                                    done(service_.check(read, Service::Fits::left_out));
                                });

@@ -24,6 +24,7 @@
 #include "daemon/hook_server.hpp"
 #include "daemon/run_folder.hpp"
 #include "daemon/service.hpp"
+#include "daemon/shared_questions.hpp"
 #include "domxml/parse.hpp"
 #include "host/topology.hpp"
 #include "loop/loop.hpp"
@@ -96,10 +97,12 @@ class Daemon {
     Result<> keep_run_folder();
     Result<> watch_signals_and_mail();
     void reload(Service::Reloaded done);
+    void ask_anew();
     Result<> start_libvirt(const std::string& uri);
     Result<> start_bus();
 
     loop::Loop loop_;
+    SharedQuestions questions_; ///< before the thread that reads it
     std::unique_ptr<RunFolder> run_folder_;
     std::unique_ptr<loop::Mailbox<virt::Message>> from_libvirt_;
     std::unique_ptr<loop::Mailbox<CheckedPolicy>> policies_;
@@ -178,6 +181,7 @@ Result<> Daemon::watch_signals_and_mail() {
     auto policy_mail = loop_.on_io("policies", policies_->fd(), EPOLLIN, [this](std::uint32_t) {
         for (CheckedPolicy& policy : policies_->drain())
             service_->apply(std::move(policy));
+        ask_anew();
     });
     auto libvirt_mail = loop_.on_io("libvirt", from_libvirt_->fd(), EPOLLIN, [this](std::uint32_t) {
         for (virt::Message& message : from_libvirt_->drain())
@@ -197,9 +201,11 @@ Result<> Daemon::watch_signals_and_mail() {
 }
 
 Result<> Daemon::start_libvirt(const std::string& uri) {
+    questions_.set(service_->guard().questions());
     auto session = virt::Session::start({
         .uri = uri,
-        .parse = domxml::parse_domain,
+        .parse =
+            [this](std::string_view xml) { return domxml::parse_domain(xml, *questions_.get()); },
         .post = [mail = from_libvirt_.get()](
                     virt::Message message) { return mail->push(std::move(message)); },
         .now = loop::now,
@@ -209,6 +215,14 @@ Result<> Daemon::start_libvirt(const std::string& uri) {
     session_ = *std::move(session);
     service_->set_ask_for_look([this](const Uuid& uuid) { session_->request_look(uuid); });
     return {};
+}
+
+/// What is known of guests answers the questions of the policy they were read under.
+void Daemon::ask_anew() {
+    if (*questions_.get() == service_->guard().questions())
+        return;
+    questions_.set(service_->guard().questions());
+    session_->request_look();
 }
 
 void Daemon::reload(Service::Reloaded done) {

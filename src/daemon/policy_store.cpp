@@ -10,6 +10,7 @@
 
 #include "base/file.hpp"
 #include "base/unique.hpp"
+#include "domxml/parse.hpp"
 #include "policy/load.hpp"
 
 namespace virtguard::daemon {
@@ -71,7 +72,7 @@ Result<> copy_files(const fs::path& from, const fs::path& to) {
 Result<> make_copy(const fs::path& folder, const fs::path& copy, const core::Policy& policy) {
     if (auto copied = copy_files(folder, copy); !copied)
         return copied;
-    auto read = policy::load_directory(copy);
+    auto read = policy::load_directory(copy, domxml::check_question);
     if (read)
         read->origins = policy.origins; // they name other files
     if (!read || *read != policy)
@@ -82,7 +83,7 @@ Result<> make_copy(const fs::path& folder, const fs::path& copy, const core::Pol
 } // namespace
 
 CheckedPolicy load_checked(const fs::path& folder, const core::Topology& topology) {
-    auto loaded = policy::load_directory(folder);
+    auto loaded = policy::load_directory(folder, domxml::check_question);
     if (!loaded)
         return loaded;
     auto errors = core::conflicts(*loaded, topology);

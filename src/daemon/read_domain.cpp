@@ -7,8 +7,8 @@
 
 namespace virtguard::daemon {
 
-ReadDomain read_domain(std::string_view xml) {
-    ReadDomain read{.domain = domxml::parse_domain(xml)};
+ReadDomain read_domain(std::string_view xml, const core::Questions& questions) {
+    ReadDomain read{.domain = domxml::parse_domain(xml, questions)};
     if (!read.domain && read.domain.error().code == Errc::invalid)
         read.identity = domxml::parse_identity(xml);
     return read;

@@ -14,7 +14,7 @@ struct ReadDomain {
     core::Domain identity{}; ///< of one that cannot be (Errc::invalid): its name and UUID
 };
 
-/// Threads may call it at the same time.
-[[nodiscard]] ReadDomain read_domain(std::string_view xml);
+/// With the answers to a policy's questions. Threads may call it at the same time.
+[[nodiscard]] ReadDomain read_domain(std::string_view xml, const core::Questions& questions);
 
 } // namespace virtguard::daemon

@@ -18,11 +18,12 @@ namespace {
 
 /// Nothing where its QEMU has ended. That there is a process of that pid is all that is asked: its
 /// command line could be waited for.
-Result<std::optional<core::Domain>> read_status_file(const fs::path& file, const fs::path& root) {
+Result<std::optional<core::Domain>> read_status_file(const fs::path& file, const fs::path& root,
+                                                     const core::Questions& questions) {
     const auto text = read_file(file, 2 * domxml::max_document_bytes);
     if (!text)
         return std::unexpected(text.error());
-    auto status = domxml::parse_status(*text);
+    auto status = domxml::parse_status(*text, questions);
     if (!status)
         return context(status.error(), printable(file.native()));
     std::error_code unknown; // is none, for our purpose
@@ -46,7 +47,7 @@ void read_status_files(core::Guard& guard, const fs::path& root) {
          !absent && entry != fs::directory_iterator{}; entry.increment(absent)) {
         if (entry->path().extension() != ".xml")
             continue;
-        const auto domain = read_status_file(entry->path(), root);
+        const auto domain = read_status_file(entry->path(), root, guard.questions());
         if (domain && *domain)
             take_up(guard, **domain, began);
         else if (!domain && domain.error().code != Errc::not_found)

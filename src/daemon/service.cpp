@@ -198,7 +198,7 @@ void Service::carry_out(const core::Order& order, std::uint32_t user, RunTimeSto
 }
 
 void Service::prepare(const wire::Request& request, Reply reply) {
-    ReadDomain read = read_domain(request.body);
+    ReadDomain read = read_domain(request.body, guard_.questions());
     if (read.domain) {
         refresh_hugepages(); // ordinary memory is what they leave
         decide({*std::move(read.domain), request.header, std::move(reply)});
@@ -286,7 +286,7 @@ void Service::told(const wire::Request& request) {
         save();
         return arm_timer();
     }
-    const auto domain = domxml::parse_domain(request.body);
+    const auto domain = domxml::parse_domain(request.body, guard_.questions());
     if (domain)
         guard_.running(*domain, when);
     else
@@ -298,7 +298,7 @@ void Service::told(const wire::Request& request) {
 }
 
 std::string Service::check_reply(std::string_view xml) {
-    const auto outcome = check(read_domain(xml), Fits::told);
+    const auto outcome = check(read_domain(xml, guard_.questions()), Fits::told);
     return wire::encode_reply(wire::Operation::check,
                               outcome ? wire::Verdict::done : wire::Verdict::error,
                               outcome ? json::outcome_document(*outcome) : outcome.error().what);
@@ -553,6 +553,11 @@ void Service::note_over_capacity() {
 }
 
 core::Status Service::status() const {
+    const auto lacks_answers = [this](const auto& guest) {
+        return std::ranges::any_of(guard_.questions(), [&](const core::Question& question) {
+            return !guest.second.domain.facts.contains(question.key);
+        });
+    };
     const std::uint64_t would_refuse = history_.count(core::Verdict::would_refuse);
     core::Status status{.version = VIRTGUARD_VERSION,
                         .mode = guard_.policy().mode,
@@ -571,6 +576,10 @@ core::Status Service::status() const {
         status.problems.push_back(std::move(problem));
     if (!pages_problem_.empty())
         status.problems.push_back("hugepages: " + pages_problem_);
+    if (const auto guests = std::ranges::count_if(guard_.ledger().guests(), lacks_answers);
+        guests > 0)
+        status.problems.push_back(fmt::format(
+            "policy: {} of the guests were not asked yet what it asks of their XML", guests));
     if (!store_.problem().empty())
         status.problems.push_back("guests: " + store_.problem());
     status.state = !status.problems.empty() ? "degraded"

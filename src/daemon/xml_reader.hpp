@@ -28,9 +28,9 @@ class XmlReader {
     XmlReader& operator=(const XmlReader&) = delete;
     ~XmlReader() = default;
 
-    /// Calls `done` from the loop; at once, with the error unavailable, when too much waits to be
-    /// read.
-    void read(std::string xml, Done done);
+    /// Has the questions answered, too. Calls `done` from the loop; at once, with the error
+    /// unavailable, when too much waits to be read.
+    void read(std::string xml, core::Questions questions, Done done);
     /// Nobody waits any more.
     void forget() { waiting_.clear(); }
 

@@ -86,7 +86,7 @@ Result<std::vector<fs::path>> list_policies(const fs::path& directory) {
 
 } // namespace
 
-Loaded load_directory(const fs::path& directory) {
+Loaded load_directory(const fs::path& directory, const core::QuestionCheck& check) {
     std::error_code error;
     if (!fs::is_directory(directory, error))
         return std::unexpected(std::vector{
@@ -113,7 +113,7 @@ Loaded load_directory(const fs::path& directory) {
             problems.push_back(files.error().what);
     }
 
-    Loaded loaded = load(texts);
+    Loaded loaded = load(texts, check);
     if (problems.empty())
         return loaded;
     if (!loaded)
@@ -121,11 +121,11 @@ Loaded load_directory(const fs::path& directory) {
     return std::unexpected(std::move(problems));
 }
 
-Loaded load_file(const fs::path& file) {
+Loaded load_file(const fs::path& file, const core::QuestionCheck& check) {
     auto text = read_text(file);
     if (!text)
         return std::unexpected(std::vector{text.error().what});
-    return load(std::span(&*text, 1));
+    return load(std::span(&*text, 1), check);
 }
 
 } // namespace virtguard::policy

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/text.hpp"
+#include "core/domain.hpp"
 
 namespace virtguard::policy {
 
@@ -119,6 +120,22 @@ Result<> set_accepted(Policy& policy, const Names& names, const Value& value) {
     return {};
 }
 
+Result<> set_recogniser_namespace(Policy& policy, const Names& names, const Value& value) {
+    auto uri = read_name(value);
+    if (!uri)
+        return std::unexpected(uri.error());
+    policy.scheduler.recognise[names.scheduler].namespaces[names.prefix] = *std::move(uri);
+    return {};
+}
+
+Result<> set_recogniser_match(Policy& policy, const Names& names, const Value& value) {
+    auto xpath = read_xpath(value);
+    if (!xpath)
+        return std::unexpected(xpath.error());
+    policy.scheduler.recognise[names.scheduler].match = *std::move(xpath);
+    return {};
+}
+
 using core::ClaimPolicy;
 using core::CpuPolicy;
 using core::HookPolicy;
@@ -171,6 +188,8 @@ constexpr Key known_keys[] = {
      set_accepted<read_name, &core::AcceptedScheduler::match>},
     {"scheduler.accept.<scheduler>.mode",
      set_accepted<read_word<mode_words>, &core::AcceptedScheduler::mode>},
+    {"scheduler.recognise.<scheduler>.namespaces.<prefix>", set_recogniser_namespace},
+    {"scheduler.recognise.<scheduler>.match", set_recogniser_match},
     {"metrics.textfile-folder",
      set<read_folder, &Policy::metrics, &MetricsPolicy::textfile_folder>},
 };
@@ -192,6 +211,10 @@ constexpr Table tables_that_say_something[] = {
      [](Policy& policy, const Names& names) {
          const core::AcceptedScheduler accepted{.match = names.scheduler};
          return policy.scheduler.accept.try_emplace(names.scheduler, accepted).second;
+     }},
+    {"scheduler.recognise.<scheduler>",
+     [](Policy& policy, const Names& names) {
+         return policy.scheduler.recognise.try_emplace(names.scheduler).second;
      }},
 };
 
@@ -239,16 +262,29 @@ Result<std::string> read_scheduler_part(std::string_view text, Names& names) {
     return name;
 }
 
+/// As XML has them, in ASCII.
+Result<std::string> read_prefix_part(std::string_view text, Names& names) {
+    constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
+    constexpr std::string_view others = "0123456789-.";
+    const bool good = !text.empty() && letters.contains(text.front()) &&
+                      text.size() <= core::max_scheduler_bytes && !text.starts_with("xml") &&
+                      std::ranges::all_of(
+                          text, [&](char c) { return letters.contains(c) || others.contains(c); });
+    if (!good)
+        return fail(Errc::invalid, "{} is not a prefix: expected such as \"nova\"", quote(text));
+    names.prefix = text;
+    return names.prefix;
+}
+
 struct Placeholder {
     std::string_view text;
     Result<std::string> (*read)(std::string_view text, Names& names);
 };
 
 constexpr Placeholder placeholders[] = {
-    {"<resource>", read_resource_part},
-    {"<node>", read_node_part},
-    {"<page-size>", read_page_size_part},
-    {"<scheduler>", read_scheduler_part},
+    {"<resource>", read_resource_part},   {"<node>", read_node_part},
+    {"<page-size>", read_page_size_part}, {"<scheduler>", read_scheduler_part},
+    {"<prefix>", read_prefix_part},
 };
 
 } // namespace
@@ -281,13 +317,6 @@ std::vector<std::string_view> parts_below(std::string_view table) {
 Result<std::string> read_part(std::string_view placeholder, std::string_view text, Names& names) {
     const auto* found = std::ranges::find(placeholders, placeholder, &Placeholder::text);
     return found->read(text, names);
-}
-
-std::string written(std::string_view part) {
-    constexpr std::string_view bare =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
-    const bool is_bare = !part.empty() && part.find_first_not_of(bare) == std::string_view::npos;
-    return is_bare ? std::string(part) : quoted(part);
 }
 
 bool enter_table(std::string_view path, core::Policy& policy, const Names& names) {

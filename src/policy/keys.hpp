@@ -20,6 +20,7 @@ struct Names {
     int node = 0;               ///< <node>
     std::int64_t page_size = 0; ///< <page-size>, bytes
     std::string scheduler;      ///< <scheduler>
+    std::string prefix;         ///< <prefix>
 };
 
 struct Key {
@@ -40,9 +41,6 @@ struct Key {
 /// canonical spelling.
 [[nodiscard]] Result<std::string> read_part(std::string_view placeholder, std::string_view text,
                                             Names& names);
-
-/// A part as it would be written in a path: between quotation marks where it has to be.
-[[nodiscard]] std::string written(std::string_view part);
 
 /// Does what the mere presence of a table says, also of an empty one; whether that changed the
 /// policy.

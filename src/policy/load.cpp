@@ -110,7 +110,8 @@ std::expected<toml::table, Problem> parse(std::string_view text, std::size_t fil
 /// Puts texts over the defaults, one after the other, and collects what is wrong.
 class Loader {
   public:
-    explicit Loader(std::span<const PolicyText> texts) : texts_(texts) {}
+    Loader(std::span<const PolicyText> texts, const core::QuestionCheck& check)
+        : texts_(texts), check_(check) {}
 
     Loaded load() &&;
 
@@ -122,6 +123,7 @@ class Loader {
                     const Place& here);
     void check_disjoint(std::string_view key, const IdSet& cpus, std::string_view other_key,
                         const IdSet& others);
+    void check_questions();
     void forget_below(const std::string& path);
     void complain(const toml::source_region& where, std::string_view path, std::string_view what);
     void keep_first_problems();
@@ -130,6 +132,7 @@ class Loader {
     [[nodiscard]] std::vector<std::string> lines() const;
 
     std::span<const PolicyText> texts_;
+    const core::QuestionCheck& check_;
     std::size_t file_ = 0; ///< the one that is being read
     core::Policy policy_;
     std::map<std::string, Position> set_at_;
@@ -148,6 +151,7 @@ Loaded Loader::load() && {
     const IdSet dedicated = policy_.cpu.dedicated.value_or(IdSet{});
     check_disjoint("cpu.shared", policy_.cpu.shared.value_or(IdSet{}), "cpu.dedicated", dedicated);
     check_disjoint("cpu.dedicated", dedicated, "reserve.cpus", policy_.reserve.cpus);
+    check_questions();
     keep_first_problems();
     if (!problems_.empty())
         return std::unexpected(lines());
@@ -182,7 +186,7 @@ void Loader::read_entry(const toml::key& key, const toml::node& node, const Plac
 std::optional<Place> Loader::below(const toml::key& key, const Place& here) {
     const std::vector<std::string_view> known = parts_below(here.pattern);
     const auto refuse = [&](std::string_view what) {
-        complain(key.source(), joined(here.path, printable(written(key.str()))), what);
+        complain(key.source(), joined(here.path, printable(toml_key(key.str()))), what);
         return std::nullopt;
     };
     Place place = here;
@@ -191,7 +195,7 @@ std::optional<Place> Loader::below(const toml::key& key, const Place& here) {
         if (!name)
             return refuse(name.error().what);
         place.pattern = joined(here.pattern, known.front());
-        place.path = joined(here.path, written(*name));
+        place.path = joined(here.path, toml_key(*name));
         return place;
     }
     if (std::ranges::find(known, key.str()) == known.end())
@@ -234,6 +238,23 @@ void Loader::check_disjoint(std::string_view key, const IdSet& cpus, std::string
                                          both.text(), other_key)});
 }
 
+/// A table may be spread over files, so what it lacks is known at the end.
+void Loader::check_questions() {
+    for (const core::Question& question : policy_.questions()) {
+        const auto set = set_at_.find(question.key);
+        const std::string table = question.key.substr(0, question.key.rfind('.'));
+        if (question.xpath.empty() && set == set_at_.end())
+            problems_.push_back({set_at_[table], fmt::format("{}: missing: expected an XPath "
+                                                             "expression",
+                                                             question.key)});
+        else if (set != set_at_.end() && !question.xpath.empty() && check_)
+            if (const auto checked = check_(question); !checked)
+                problems_.push_back(
+                    {set->second, fmt::format("{}: {} {}", question.key, quote(question.xpath),
+                                              checked.error().what)});
+    }
+}
+
 void Loader::complain(const toml::source_region& where, std::string_view path,
                       std::string_view what) {
     problems_.push_back({position(where), fmt::format("{}: {}", path, what)});
@@ -270,8 +291,8 @@ std::vector<std::string> Loader::lines() const {
 
 } // namespace
 
-Loaded load(std::span<const PolicyText> texts) {
-    return Loader(texts).load();
+Loaded load(std::span<const PolicyText> texts, const core::QuestionCheck& check) {
+    return Loader(texts, check).load();
 }
 
 } // namespace virtguard::policy

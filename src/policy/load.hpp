@@ -27,15 +27,18 @@ struct PolicyText {
 /// "FILE:LINE:COL: key: what is wrong: expected ...".
 using Loaded = std::expected<core::Policy, std::vector<std::string>>;
 
-/// The defaults, changed by each text in turn: tables merge, values replace.
-[[nodiscard]] Loaded load(std::span<const PolicyText> texts);
+/// The defaults, changed by each text in turn: tables merge, values replace. To the policy its
+/// questions are text; `check` says what is wrong with them.
+[[nodiscard]] Loaded load(std::span<const PolicyText> texts, const core::QuestionCheck& check = {});
 
 /// DIRECTORY/virtguard.toml, then DIRECTORY/conf.d/*.toml in the order of their names' bytes, but
 /// for hidden files and what dpkg and editors leave behind. The directory must be there; in it,
 /// what is absent is left out (nothing at all: the defaults), and what cannot be read is an error.
-[[nodiscard]] Loaded load_directory(const std::filesystem::path& directory);
+[[nodiscard]] Loaded load_directory(const std::filesystem::path& directory,
+                                    const core::QuestionCheck& check = {});
 
 /// This one file, which must be there. It may be a pipe.
-[[nodiscard]] Loaded load_file(const std::filesystem::path& file);
+[[nodiscard]] Loaded load_file(const std::filesystem::path& file,
+                               const core::QuestionCheck& check = {});
 
 } // namespace virtguard::policy

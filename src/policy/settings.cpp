@@ -13,16 +13,16 @@ namespace virtguard::policy {
 namespace {
 
 std::string word(bool value, std::string_view yes, std::string_view no) {
-    return quoted(value ? yes : no);
+    return toml_string(value ? yes : no);
 }
 std::string truth(bool value) {
     return value ? "true" : "false";
 }
 std::string size(std::int64_t bytes) {
-    return quoted(format_iec(bytes));
+    return toml_string(format_iec(bytes));
 }
 std::string duration(std::chrono::milliseconds span) {
-    return quoted(format_duration(span));
+    return toml_string(format_duration(span));
 }
 
 class Settings {
@@ -30,11 +30,12 @@ class Settings {
     explicit Settings(const core::Policy& policy) : policy_(policy) {}
 
     std::vector<core::Setting> list() && {
-        add("mode", quoted(policy_.maintenance ? "maintenance" : core::mode_name(policy_.mode)));
+        add("mode", toml_string(policy_.maintenance ? "maintenance" : core::mode_name(policy_.mode)));
         for (const auto& [resource, ratio] : policy_.overcommit)
             add(fmt::format("overcommit.{}", resource.name()), ratio.text());
         for (const auto& [resource, mode] : policy_.resource_mode)
-            add(fmt::format("resource-mode.{}", resource.name()), quoted(core::mode_name(mode)));
+            add(fmt::format("resource-mode.{}", resource.name()),
+                toml_string(core::mode_name(mode)));
         add_memory();
         add_cpu();
         add("hook.timeout", duration(policy_.hook.timeout));
@@ -44,7 +45,7 @@ class Settings {
         add_reserve();
         add_scheduler();
         if (!policy_.metrics.textfile_folder.empty())
-            add("metrics.textfile-folder", quoted(policy_.metrics.textfile_folder));
+            add("metrics.textfile-folder", toml_string(policy_.metrics.textfile_folder));
         return std::move(list_);
     }
 
@@ -65,9 +66,9 @@ class Settings {
         add("memory.file", word(memory.file_is_storage, "storage", "memory"));
         add("memory.foreign", word(memory.charge_foreign, "charge", "show"));
         if (memory.nodes)
-            add("memory.nodes", quoted(memory.nodes->text()));
+            add("memory.nodes", toml_string(memory.nodes->text()));
         if (!memory.overhead)
-            return add("memory.overhead", quoted("none"));
+            return add("memory.overhead", toml_string("none"));
         const core::Overhead& overhead = *memory.overhead;
         add("memory.overhead.base", size(overhead.base));
         add("memory.overhead.per-vcpu", size(overhead.per_vcpu));
@@ -85,14 +86,14 @@ class Settings {
         add("cpu.pinning", word(cpu.pinning_exclusive, "exclusive", "shared"));
         add("cpu.vcpus", word(cpu.vcpus_maximum, "maximum", "current"));
         if (cpu.dedicated)
-            add("cpu.dedicated", quoted(cpu.dedicated->text()));
+            add("cpu.dedicated", toml_string(cpu.dedicated->text()));
         if (cpu.shared)
-            add("cpu.shared", quoted(cpu.shared->text()));
+            add("cpu.shared", toml_string(cpu.shared->text()));
     }
 
     void add_reserve() {
         const core::ReservePolicy& reserve = policy_.reserve;
-        add("reserve.cpus", quoted(reserve.cpus.text()));
+        add("reserve.cpus", toml_string(reserve.cpus.text()));
         if (reserve.memory)
             add("reserve.memory", size(*reserve.memory));
         for (const auto& [node, of_node] : reserve.nodes) {
@@ -106,14 +107,20 @@ class Settings {
 
     void add_scheduler() {
         const core::SchedulerPolicy& scheduler = policy_.scheduler;
-        add("scheduler.default", quoted(scheduler.default_name));
+        add("scheduler.default", toml_string(scheduler.default_name));
         add("scheduler.accept-default", truth(scheduler.accept_default));
         add("scheduler.accept-any", truth(scheduler.accept_any));
         for (const auto& [name, accepted] : scheduler.accept) {
-            const std::string table = fmt::format("scheduler.accept.{}", written(name));
-            add(table + ".match", quoted(accepted.match));
+            const std::string table = fmt::format("scheduler.accept.{}", toml_key(name));
+            add(table + ".match", toml_string(accepted.match));
             if (accepted.mode)
-                add(table + ".mode", quoted(core::mode_name(*accepted.mode)));
+                add(table + ".mode", toml_string(core::mode_name(*accepted.mode)));
+        }
+        for (const auto& [name, recogniser] : scheduler.recognise) {
+            const std::string table = fmt::format("scheduler.recognise.{}.", toml_key(name));
+            for (const auto& [prefix, uri] : recogniser.namespaces)
+                add(fmt::format("{}namespaces.{}", table, toml_key(prefix)), toml_string(uri));
+            add(table + "match", toml_string(recogniser.match));
         }
     }
 

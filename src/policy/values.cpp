@@ -118,6 +118,20 @@ Result<std::string> read_name(const Value& value) {
     return *text;
 }
 
+Result<std::string> read_xpath(const Value& value) {
+    const auto* text = std::get_if<std::string>(&value);
+    if (text == nullptr)
+        return wrong_type(value, "a string with an XPath expression");
+    std::string xpath = *text;
+    std::ranges::replace_if(
+        xpath, [](char c) { return c == '\n' || c == '\r' || c == '\t'; }, ' ');
+    if (xpath.empty() || xpath.size() > max_xpath_bytes || has_control_characters(xpath))
+        return fail(Errc::invalid,
+                    "{} is no XPath: expected 1 to {} bytes without control characters",
+                    quote(xpath), max_xpath_bytes);
+    return xpath;
+}
+
 Result<std::string> read_folder(const Value& value) {
     const auto* text = std::get_if<std::string>(&value);
     if (text == nullptr)
@@ -125,13 +139,6 @@ Result<std::string> read_folder(const Value& value) {
     if (!text->starts_with('/') || text->size() >= PATH_MAX || has_control_characters(*text))
         return fail(Errc::invalid, "{} is not a folder: expected an absolute path", quote(*text));
     return *text;
-}
-
-std::string quoted(std::string_view text) {
-    std::string result = "\"";
-    for (const char c : text)
-        result += c == '"' || c == '\\' ? std::string{'\\', c} : std::string{c};
-    return result + "\"";
 }
 
 } // namespace virtguard::policy

@@ -49,10 +49,13 @@ using Value = std::variant<bool, std::int64_t, double, std::string, Unfit>;
 /// characters.
 [[nodiscard]] Result<std::string> read_name(const Value& value);
 
+/// An expression: 1 to max_xpath_bytes bytes. Line breaks and tabs are spaces to XPath, and become
+/// such.
+inline constexpr std::size_t max_xpath_bytes = 4096;
+[[nodiscard]] Result<std::string> read_xpath(const Value& value);
+
 /// A folder: absolute, below PATH_MAX bytes, without control characters.
 [[nodiscard]] Result<std::string> read_folder(const Value& value);
-/// A string as TOML has it, of text without control characters.
-[[nodiscard]] std::string quoted(std::string_view text);
 
 /// One word of a choice and what it means.
 template <class T>

@@ -121,6 +121,35 @@ def check_domains(run, folder):
     return len(paths)
 
 
+# Marks of systems in domains of theirs, and how many real domains have them at least.
+MARKS = {"nova": ("openstack.org/xmlns/libvirt/nova", 2), "ovirt": ("http://ovirt.org/vm/", 15),
+         "kubevirt": ("http://kubevirt.io", 2)}
+
+
+def check_recognised(run, folder):
+    """The ready-made files know the real guests of each system, and nobody else's."""
+    shipped = pathlib.Path(__file__).resolve().parents[2] / "conf/recognise"
+    policy = run.simulator.folder / "recognise.toml"
+    policy.write_text("".join(file.read_text(encoding="utf-8") for file in shipped.iterdir()), encoding="utf-8")
+    found = dict.fromkeys(MARKS, 0)
+    for row in rows_of(folder / "INDEX.tsv"):
+        text = (folder / row["file"]).read_text(encoding="utf-8", errors="replace")
+        marks = [name for name, (mark, _) in MARKS.items() if mark in text and "<metadata" in text]
+        if not marks:
+            continue
+        document = run.document(row["file"], "--topology", BIG_HOST, "--policy", str(policy), "--json", "--",
+                                str((folder / row["file"]).resolve()))
+        scheduler = document["events"][0]["scheduler"] if document else None
+        if scheduler in found:
+            found[scheduler] += 1
+            if scheduler not in marks:
+                run.fail(row["file"], f"is taken for {scheduler}'s")
+    for name, (_, least) in MARKS.items():
+        if found[name] < least:
+            run.fail(name, f"{found[name]} real domains are recognised: expected {least}")
+    return found
+
+
 def main(program, folder=os.environ.get("VIRTGUARD_DATA", DEFAULT_FOLDER)):
     folder = pathlib.Path(folder)
     if not (folder / "topologies/INDEX.tsv").exists() or not (folder / "domains/INDEX.tsv").exists():
@@ -131,8 +160,10 @@ def main(program, folder=os.environ.get("VIRTGUARD_DATA", DEFAULT_FOLDER)):
         topologies = check_topologies(run, folder / "topologies")
         unread = run.errors
         domains = check_domains(run, folder / "domains")
+        recognised = check_recognised(run, folder / "domains")
     print(f"{topologies} topologies ({unread} runs ended in a clear error), {domains} domains "
           f"({run.errors - unread} are a clear error), {run.failures} failures")
+    print("recognised:", ", ".join(f"{count} of {name}" for name, count in recognised.items()))
     return 1 if run.failures or not topologies or not domains else 0
 
 

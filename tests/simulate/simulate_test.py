@@ -44,6 +44,45 @@ class Case(unittest.TestCase):
         self.assertEqual(err, f"virtguardctl: {expected}\n")
 
 
+class Recognised(Case):
+    METADATA = {
+        "nova": "<nova:instance xmlns:nova='http://openstack.org/xmlns/libvirt/nova/1.1'/>",
+        "ovirt": "<ovirt-vm:vm xmlns:ovirt-vm='http://ovirt.org/vm/1.0'/>",
+        "kubevirt": "<kubevirt xmlns='http://kubevirt.io'><uid/></kubevirt>",
+        "libvirt-provider": "<libvirtprovider:metadata xmlns:libvirtprovider="
+                            "'https://github.com/ironcore-dev/libvirt-provider'/>"}
+
+    def test_the_files_that_are_shipped_know_their_own_guests_and_no_others(self):
+        shipped = pathlib.Path(__file__).resolve().parents[2] / "conf/recognise"
+        self.assertEqual(sorted(file.stem for file in shipped.iterdir()), sorted(self.METADATA))
+        for name, metadata in self.METADATA.items():
+            self.write(name, metadata=metadata)
+        for name in self.METADATA:
+            document = self.simulate(TWO_NODES, *(f"{other}.xml" for other in self.METADATA),
+                                     policy=(shipped / f"{name}.toml").read_text(encoding="utf-8"))[1]
+            self.assertEqual([event["scheduler"] for event in document["events"]],
+                             [name if other == name else "default-scheduler" for other in self.METADATA])
+            self.assertEqual(set(self.verdicts(document)), {"admit"})
+
+    def test_virtguards_own_metadata_wins(self):
+        self.write("web", metadata=self.METADATA["nova"] + scheduler("cortex"))
+        document = self.simulate(TWO_NODES, "web.xml", policy=BARE + """
+            [scheduler.recognise.nova]
+            namespaces = { nova = "http://openstack.org/xmlns/libvirt/nova/1.1" }
+            match = "boolean(/domain/metadata/nova:instance)"
+            """)[1]
+        self.assertEqual(document["events"][0]["scheduler"], "cortex")
+        self.assertEqual(self.refused(document)[0][0], "foreign-scheduler")
+
+    def test_a_bad_expression_is_told_with_its_place(self):
+        self.write("web")
+        (self.simulator.folder / "p.toml").write_text(
+            '[scheduler.recognise.nova]\nmatch = "/domain/metadata/nova:instance"\n', encoding="utf-8")
+        self.bad_input('p.toml:2:1: scheduler.recognise.nova.match: "/domain/metadata/nova:instance" has the prefix '
+                       '"nova", which its namespaces do not declare', "--policy", "p.toml", "--topology", TWO_NODES,
+                       "web.xml")
+
+
 class Document(Case):
     def test_an_admitted_start_field_by_field(self):
         self.write("web", GIB, 2, number=7, numatune=strict("1"))

@@ -839,6 +839,56 @@ TEST_CASE("the line names only what refuses") {
           "virtguard: refused a: memory: needs 2 GiB, more than the 1 GiB that one guest can have");
 }
 
+TEST_CASE("a domain with marks of others is theirs, unless it names a scheduler") {
+    struct Row {
+        std::string named;
+        Facts facts;
+        std::string owner;
+    };
+    const Fact yes{.value = 1};
+    const Fact no{.value = 0};
+    const std::string nova = "scheduler.recognise.nova.match";
+    const std::string ovirt = "scheduler.recognise.\"o virt\".match";
+    const auto row = GENERATE_REF(values<Row>({
+        {"", {{nova, no}, {ovirt, no}}, "default-scheduler"},
+        {"", {{nova, yes}, {ovirt, no}}, "nova"},
+        {"", {{nova, no}, {ovirt, yes}}, "o virt"},
+        {"", {{nova, yes}, {ovirt, yes}}, "nova"},
+        {"cortex", {{nova, yes}, {ovirt, yes}}, "cortex"},
+    }));
+    Policy policy = bare_policy();
+    policy.scheduler.accept_any = true;
+    policy.scheduler.recognise = {{"nova", {.match = "x"}}, {"o virt", {.match = "y"}}};
+    Guard guard(equal_nodes(1, 2, gib), policy);
+    Domain domain = with_vcpus("a", {floating(1)});
+    domain.scheduler = row.named;
+    domain.facts = row.facts;
+    const Answer answer = guard.check(domain);
+    CHECK(answer.scheduler == row.owner);
+    CHECK(answer.decision.reasons.empty());
+}
+
+TEST_CASE("a question without an answer is a reason, which refuses where hook.unavailable denies") {
+    Policy policy = bare_policy();
+    policy.hook.unavailable_denies = GENERATE(false, true);
+    policy.scheduler.recognise = {{"nova", {.match = "x"}}, {"ovirt", {.match = "y"}}};
+    Guard guard(equal_nodes(1, 2, gib), policy);
+    Domain domain = with_vcpus("a", {floating(1)});
+    domain.facts = {{"scheduler.recognise.nova.match", {.problem = "takes too many steps"}}};
+    const Answer answer = guard.check(domain);
+    CHECK(answer.scheduler == "default-scheduler");
+    REQUIRE(answer.decision.reasons.size() == 2);
+    CHECK(answer.decision.reasons[0].text == "scheduler.recognise.nova.match takes too many steps");
+    CHECK(answer.decision.reasons[1].text ==
+          "scheduler.recognise.ovirt.match was not asked yet of this domain");
+    for (const Reason& reason : answer.decision.reasons) {
+        CHECK(reason.code == Code::not_ready);
+        CHECK(reason.mode == (policy.hook.unavailable_denies ? Mode::enforce : Mode::observe));
+    }
+    domain.scheduler = "default-scheduler"; // nobody has to be asked then
+    CHECK(guard.check(domain).decision.reasons.empty());
+}
+
 TEST_CASE("a domain belongs to the scheduler it names, and the host serves whom it accepts") {
     struct Row {
         std::string name;

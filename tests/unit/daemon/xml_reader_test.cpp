@@ -28,9 +28,9 @@ TEST_CASE("what is read is told in the loop, in the order it came") {
     const auto tell = [&](const ReadDomain& read) {
         told.push_back(read.domain ? read.domain->name : read.domain.error().what);
     };
-    reader->read(domain("web"), tell);
-    reader->read("?", tell);
-    reader->read(domain("mail"), [&](const ReadDomain& read) {
+    reader->read(domain("web"), {}, tell);
+    reader->read("?", {}, tell);
+    reader->read(domain("mail"), {}, [&](const ReadDomain& read) {
         tell(read);
         loop.stop(0);
     });
@@ -47,9 +47,9 @@ TEST_CASE("who was forgotten is told nothing") {
     auto loop = loop::Loop::create().value();
     auto reader = XmlReader::create(loop).value();
     bool told = false;
-    reader->read(domain("web"), [&](const ReadDomain&) { told = true; });
+    reader->read(domain("web"), {}, [&](const ReadDomain&) { told = true; });
     reader->forget();
-    reader->read(domain("mail"), [&](const ReadDomain&) { loop.stop(0); });
+    reader->read(domain("mail"), {}, [&](const ReadDomain&) { loop.stop(0); });
     REQUIRE(loop.run().has_value());
     CHECK_FALSE(told);
 }
@@ -61,7 +61,7 @@ TEST_CASE("when too much waits to be read, that is told at once") {
     const std::string long_one = domain(std::string(256 << 10, 'x'));
     std::vector<std::string> refused;
     for (int i = 0; i < 1000 && refused.empty(); ++i)
-        reader->read(long_one, [&](const ReadDomain& read) {
+        reader->read(long_one, {}, [&](const ReadDomain& read) {
             if (!read.domain)
                 refused.push_back(read.domain.error().what);
         });

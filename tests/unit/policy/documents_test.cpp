@@ -54,7 +54,8 @@ std::string as_sampled(std::string path) {
         {"<resource>", "memory"},
         {"<node>", "0"},
         {"<page-size>", "2Mi"},
-        {"<scheduler>", "cortex"}};
+        {"<scheduler>", "cortex"},
+        {"<prefix>", "c"}};
     for (const auto& [placeholder, name] : samples)
         if (const std::size_t at = path.find(placeholder); at != std::string::npos)
             path.replace(at, placeholder.size(), name);
@@ -91,6 +92,8 @@ TEST_CASE("the sample file shows each key, at its default where it has one") {
     expected.reserve.memory = 4 * gib;
     expected.reserve.nodes[0] = {gib, {{2 * mib, 128 * mib}}};
     expected.scheduler.accept["cortex"] = {"cortex*", Mode::enforce};
+    expected.scheduler.recognise["cortex"] = {{{"c", "https://example.org/cortex"}},
+                                              "/domain/metadata/c:machine"};
     expected.metrics.textfile_folder = "/var/lib/prometheus/node-exporter";
     policy.origins.clear();
     CHECK(policy == expected);

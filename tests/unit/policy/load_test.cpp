@@ -187,6 +187,10 @@ TEST_CASE("a key changes what it names and nothing else") {
                      [](Policy& p) { p.scheduler.accept_any = true; }},
                     {"[scheduler.accept.cortex]",
                      [](Policy& p) { p.scheduler.accept["cortex"] = {"cortex", {}}; }},
+                    {"[scheduler.recognise.nova]\nmatch = \"a\\n and b\"\nnamespaces.n = 'urn:n'",
+                     [](Policy& p) {
+                         p.scheduler.recognise["nova"] = {{{"n", "urn:n"}}, "a  and b"};
+                     }},
                     {"[scheduler.accept.cortex]\nmatch = 'cortex*'",
                      [](Policy& p) { p.scheduler.accept["cortex"] = {"cortex*", {}}; }},
                     {"[scheduler.accept.'a b*']\nmode = 'observe'",
@@ -335,6 +339,20 @@ TEST_CASE("a wrong value is an error that says what was expected") {
                                                 "not a folder: expected an absolute path"},
         {"scheduler.accept.'x y'.match = \"a\\u0007b\"",
          "p:1:32: scheduler.accept.\"x y\".match: \"a\\x07b\" is not a name: expected 1 to 255 "
+         "bytes without control characters"},
+        {"[scheduler.recognise.nova]",
+         "p:1:22: scheduler.recognise.nova.match: missing: expected an XPath expression"},
+        {"scheduler.recognise.nova.match = true",
+         "p:1:34: scheduler.recognise.nova.match: true is a boolean: expected a string with an "
+         "XPath expression"},
+        {"scheduler.recognise.nova.match = ''",
+         "p:1:34: scheduler.recognise.nova.match: \"\" is no XPath: expected 1 to 4096 bytes "
+         "without control characters"},
+        {"scheduler.recognise.nova = {match = 'a', namespaces.'a:b' = 'urn:x'}",
+         "p:1:53: scheduler.recognise.nova.namespaces.\"a:b\": \"a:b\" is not a prefix: expected "
+         "such as \"nova\""},
+        {"scheduler.recognise.nova = {match = 'a', namespaces.a = ''}",
+         "p:1:57: scheduler.recognise.nova.namespaces.a: \"\" is not a name: expected 1 to 255 "
          "bytes without control characters"},
         {"scheduler.accept.nova.mode = 'accept'",
          "p:1:30: scheduler.accept.nova.mode: \"accept\" is not one of its values: expected "
@@ -610,4 +628,19 @@ TEST_CASE("text as editors on other systems write it is read") {
     const Policy policy = values_of("\xef\xbb\xbfmode = \"off\"\r\n[reserve]\r\ncpus = \"0\"\r\n");
     CHECK(policy.mode == Mode::off);
     CHECK(policy.reserve.cpus == IdSet{0});
+}
+
+TEST_CASE("what is wrong with an expression is told at its key") {
+    const auto check = [](const Question& question) -> Result<> {
+        CHECK(question.namespaces.at("n") == "urn:n");
+        if (question.xpath == "good")
+            return {};
+        return fail(Errc::invalid, "is bad");
+    };
+    const Texts texts{{"a", "[scheduler.recognise.nova]\nnamespaces.n = 'urn:n'\nmatch = 'good'"},
+                      {"b", "scheduler.recognise.ovirt.namespaces.n = 'urn:n'"},
+                      {"c", "[scheduler.recognise.ovirt]\n  match = 'bad'"}};
+    const auto loaded = load(texts, check);
+    REQUIRE_FALSE(loaded.has_value());
+    CHECK(loaded.error() == Lines{"c:2:3: scheduler.recognise.ovirt.match: \"bad\" is bad"});
 }

@@ -64,6 +64,9 @@ accept-any = true
 [scheduler.accept."x.y \"z\""]
 match = "*\\"
 mode = "observe"
+[scheduler.recognise."x.y"]
+namespaces = { n = "urn:\"n\"" }
+match = "/a/n:b = '\\'"
 [metrics]
 textfile-folder = "/srv/metrics"
 )";
