@@ -84,7 +84,22 @@ void recognise(const Domain& domain, const SchedulerPolicy& policy, Ownership& o
     }
 }
 
-Mode mode_for(const Reason& reason, const Ownership& owner, const Policy& policy) {
+Reason refused_by(const Ruling& ruling) {
+    const std::string rule = fmt::format("rule {}", printable(ruling.name));
+    return {.code = Code::policy_rule,
+            .text = ruling.rule->message.empty()
+                        ? fmt::format("{} refuses it", rule)
+                        : fmt::format("{} ({})", ruling.rule->message, rule)};
+}
+
+bool applies(const Ruling& ruling, Rule::Action action) {
+    return ruling.rule != nullptr && ruling.rule->action == action;
+}
+
+Mode mode_for(const Reason& reason, const Ruling& ruling, const Ownership& owner,
+              const Policy& policy) {
+    if (applies(ruling, Rule::Action::observe))
+        return Mode::observe;
     if (owner.mode)
         return *owner.mode;
     if (reason.resource) {
@@ -96,8 +111,9 @@ Mode mode_for(const Reason& reason, const Ownership& owner, const Policy& policy
 }
 
 /// Where hooks let in what we do not answer, what we do not know refuses nothing.
-Mode mode_of(const Reason& reason, const Ownership& owner, const Policy& policy) {
-    const Mode mode = mode_for(reason, owner, policy);
+Mode mode_of(const Reason& reason, const Ruling& ruling, const Ownership& owner,
+             const Policy& policy) {
+    const Mode mode = mode_for(reason, ruling, owner, policy);
     const bool refuses = reason.code != Code::not_ready || policy.hook.unavailable_denies;
     return refuses ? mode : std::min(mode, Mode::observe);
 }
@@ -121,15 +137,42 @@ Ownership ownership_of(const Domain& domain, const SchedulerPolicy& policy) {
     return owner;
 }
 
+Ruling ruling_of(const Domain& domain, const Policy& policy) {
+    std::vector<std::pair<std::int64_t, std::string_view>> order;
+    order.reserve(policy.rules.size());
+    for (const auto& [name, rule] : policy.rules)
+        order.emplace_back(rule.priority, name);
+    std::ranges::sort(order);
+    Ruling ruling;
+    for (const auto& [priority, name] : order) {
+        std::string key = rule_key(name);
+        const Fact& fact = domain.fact(key);
+        if (!fact.problem.empty())
+            ruling.unanswered.push_back(std::move(key));
+        else if (fact.value != 0) {
+            ruling.name = name;
+            ruling.rule = &policy.rules.at(ruling.name);
+            break;
+        }
+    }
+    return ruling;
+}
+
 Decision decide(const Domain& domain, const Demand& demand, Holdings& others, const Host& host,
                 const Policy& policy) {
     Decision decision;
     std::vector<Reason>& reasons = decision.reasons;
+    const Ruling ruling = ruling_of(domain, policy);
+    if (applies(ruling, Rule::Action::exempt))
+        return decision;
     const Ownership owner = ownership_of(domain, policy.scheduler);
     if (!owner.accepted)
         reasons.push_back(foreign_scheduler(owner.scheduler, policy.scheduler));
-    for (const std::string& key : owner.unanswered)
-        reasons.push_back(not_ready(domain, key));
+    if (applies(ruling, Rule::Action::refuse))
+        reasons.push_back(refused_by(ruling));
+    for (const auto* unanswered : {&ruling.unanswered, &owner.unanswered})
+        for (const std::string& key : *unanswered)
+            reasons.push_back(not_ready(domain, key));
     reasons.insert(reasons.end(), demand.impossible.begin(), demand.impossible.end());
 
     std::vector<Load> loads;
@@ -144,7 +187,7 @@ Decision decide(const Domain& domain, const Demand& demand, Holdings& others, co
     }
 
     for (Reason& reason : reasons)
-        reason.mode = mode_of(reason, owner, policy);
+        reason.mode = mode_of(reason, ruling, owner, policy);
     std::erase_if(reasons, [](const Reason& reason) { return reason.mode == Mode::off; });
     add_maintenance(reasons, policy);
     std::ranges::stable_sort(reasons, {}, [](const Reason& reason) {

@@ -20,8 +20,17 @@ struct Ownership {
 };
 [[nodiscard]] Ownership ownership_of(const Domain& domain, const SchedulerPolicy& policy);
 
+/// What the rules say of a domain.
+struct Ruling {
+    std::string name;           ///< of the first rule that matches
+    const Rule* rule = nullptr; ///< of the policy; nothing where none does
+    /// The keys of rules before it that could not tell.
+    std::vector<std::string> unanswered;
+};
+[[nodiscard]] Ruling ruling_of(const Domain& domain, const Policy& policy);
+
 /// Decides a start on top of what others hold, which is tried out and stays as it was. All reasons,
-/// each with its mode; those whose mode is off are left out.
+/// each with its mode; those whose mode is off are left out, and all where a rule exempts it.
 [[nodiscard]] Decision decide(const Domain& domain, const Demand& demand, Holdings& others,
                               const Host& host, const Policy& policy);
 

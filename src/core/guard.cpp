@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "base/text.hpp"
+
 namespace virtguard::core {
 
 Guard::Guard(Topology topology, Policy policy)
@@ -15,6 +17,13 @@ Answer Guard::answer(const Domain& domain, bool with_returning) {
     Answer answer;
     answer.demand = make_demand(domain, host_, policy_);
     answer.scheduler = ownership_of(domain, policy_.scheduler).scheduler;
+    if (const Ruling ruling = ruling_of(domain, policy_);
+        ruling.rule != nullptr && ruling.rule->action != Rule::Action::refuse)
+        answer.demand.notes.push_back(
+            fmt::format("rule {} {}", printable(ruling.name),
+                        ruling.rule->action == Rule::Action::exempt
+                            ? "exempts it from all checks"
+                            : "has what it is refused for only observed"));
     const Ledger::Others others(ledger_, domain, answer.demand, with_returning);
     answer.decision = decide(domain, answer.demand, ledger_.holdings(), host_, policy_);
     return answer;

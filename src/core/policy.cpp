@@ -172,8 +172,26 @@ std::string recognise_key(std::string_view scheduler) {
     return fmt::format("scheduler.recognise.{}.match", toml_key(scheduler));
 }
 
+std::string rule_key(std::string_view rule) {
+    return fmt::format("rule.{}.match", toml_key(rule));
+}
+
+std::string_view action_name(Rule::Action action) {
+    switch (action) {
+    case Rule::Action::refuse:
+        return "refuse";
+    case Rule::Action::exempt:
+        return "exempt";
+    case Rule::Action::observe:
+        return "observe";
+    }
+    std::unreachable();
+}
+
 Questions Policy::questions() const {
     Questions all;
+    for (const auto& [name, rule] : rules)
+        all.push_back({.key = rule_key(name), .xpath = rule.match, .namespaces = rule.namespaces});
     for (const auto& [name, recogniser] : scheduler.recognise)
         all.push_back({.key = recognise_key(name),
                        .xpath = recogniser.match,

@@ -120,6 +120,25 @@ struct SchedulerPolicy {
     friend bool operator==(const SchedulerPolicy&, const SchedulerPolicy&) = default;
 };
 
+/// [rule.NAME]: what becomes of starts whose XML it matches.
+struct Rule {
+    enum class Action {
+        refuse,
+        exempt, ///< always admitted, and counted
+        observe,
+    };
+
+    std::int64_t priority = 0;                     ///< the lowest is asked first
+    std::map<std::string, std::string> namespaces; ///< URIs by prefix
+    std::string match = "true()";                  ///< XPath, true or false
+    std::optional<Action> action;                  ///< a policy in force has one
+    std::string message;                           ///< what a refusal says
+
+    friend bool operator==(const Rule&, const Rule&) = default;
+};
+
+[[nodiscard]] std::string_view action_name(Rule::Action action);
+
 struct Policy {
     Mode mode = Mode::enforce;
     /// The host is in maintenance, for this reason, "" where none is told: no start is admitted but
@@ -133,6 +152,7 @@ struct Policy {
     ClaimPolicy claim;
     ReservePolicy reserve;
     SchedulerPolicy scheduler;
+    std::map<std::string, Rule> rules; ///< by name
     MetricsPolicy metrics;
     /// Where each key that a file sets was set: "memory.count" →
     /// "/etc/virtguard/virtguard.toml:12".
@@ -145,8 +165,9 @@ struct Policy {
     friend bool operator==(const Policy&, const Policy&) = default;
 };
 
-/// The question of [scheduler.recognise.NAME].
+/// The question of [scheduler.recognise.NAME], and of [rule.NAME].
 [[nodiscard]] std::string recognise_key(std::string_view scheduler);
+[[nodiscard]] std::string rule_key(std::string_view rule);
 
 /// A key of a policy as people see it.
 struct Setting {

@@ -24,6 +24,10 @@ constexpr std::array foreign_words{Word<bool>{"show", false}, Word<bool>{"charge
 constexpr std::array cpu_count_words{Word<bool>{"threads", false}, Word<bool>{"cores", true}};
 constexpr std::array pinning_words{Word<bool>{"exclusive", true}, Word<bool>{"shared", false}};
 constexpr std::array vcpus_words{Word<bool>{"current", false}, Word<bool>{"maximum", true}};
+using Action = core::Rule::Action;
+constexpr std::array action_words{Word<Action>{"refuse", Action::refuse},
+                                  Word<Action>{"exempt", Action::exempt},
+                                  Word<Action>{"observe", Action::observe}};
 constexpr std::array unavailable_words{Word<bool>{"allow", false}, Word<bool>{"deny", true}};
 
 /// Reads the value and stores it where the members lead.
@@ -111,28 +115,32 @@ Result<> set_node_hugepages(Policy& policy, const Names& names, const Value& val
     return {};
 }
 
-template <auto read, auto member>
-Result<> set_accepted(Policy& policy, const Names& names, const Value& value) {
-    const auto part = read(value);
+core::AcceptedScheduler& accepted(Policy& policy, const Names& names) {
+    return policy.scheduler.accept[names.scheduler];
+}
+core::Recogniser& recogniser(Policy& policy, const Names& names) {
+    return policy.scheduler.recognise[names.scheduler];
+}
+core::Rule& rule(Policy& policy, const Names& names) {
+    return policy.rules[names.rule];
+}
+
+/// Reads the value and stores it in what the names name.
+template <auto find, auto read, auto member>
+Result<> set_in(Policy& policy, const Names& names, const Value& value) {
+    auto part = read(value);
     if (!part)
-        return std::unexpected(part.error());
-    policy.scheduler.accept[names.scheduler].*member = *part;
+        return std::unexpected(std::move(part.error()));
+    find(policy, names).*member = *std::move(part);
     return {};
 }
 
-Result<> set_recogniser_namespace(Policy& policy, const Names& names, const Value& value) {
+template <auto find>
+Result<> set_namespace(Policy& policy, const Names& names, const Value& value) {
     auto uri = read_name(value);
     if (!uri)
-        return std::unexpected(uri.error());
-    policy.scheduler.recognise[names.scheduler].namespaces[names.prefix] = *std::move(uri);
-    return {};
-}
-
-Result<> set_recogniser_match(Policy& policy, const Names& names, const Value& value) {
-    auto xpath = read_xpath(value);
-    if (!xpath)
-        return std::unexpected(xpath.error());
-    policy.scheduler.recognise[names.scheduler].match = *std::move(xpath);
+        return std::unexpected(std::move(uri.error()));
+    find(policy, names).namespaces[names.prefix] = *std::move(uri);
     return {};
 }
 
@@ -185,11 +193,17 @@ constexpr Key known_keys[] = {
      set<read_bool, &Policy::scheduler, &SchedulerPolicy::accept_default>},
     {"scheduler.accept-any", set<read_bool, &Policy::scheduler, &SchedulerPolicy::accept_any>},
     {"scheduler.accept.<scheduler>.match",
-     set_accepted<read_name, &core::AcceptedScheduler::match>},
+     set_in<accepted, read_name, &core::AcceptedScheduler::match>},
     {"scheduler.accept.<scheduler>.mode",
-     set_accepted<read_word<mode_words>, &core::AcceptedScheduler::mode>},
-    {"scheduler.recognise.<scheduler>.namespaces.<prefix>", set_recogniser_namespace},
-    {"scheduler.recognise.<scheduler>.match", set_recogniser_match},
+     set_in<accepted, read_word<mode_words>, &core::AcceptedScheduler::mode>},
+    {"scheduler.recognise.<scheduler>.namespaces.<prefix>", set_namespace<recogniser>},
+    {"scheduler.recognise.<scheduler>.match",
+     set_in<recogniser, read_xpath, &core::Recogniser::match>},
+    {"rule.<rule>.priority", set_in<rule, read_priority, &core::Rule::priority>},
+    {"rule.<rule>.namespaces.<prefix>", set_namespace<rule>},
+    {"rule.<rule>.match", set_in<rule, read_xpath, &core::Rule::match>},
+    {"rule.<rule>.action", set_in<rule, read_word<action_words>, &core::Rule::action>},
+    {"rule.<rule>.message", set_in<rule, read_message, &core::Rule::message>},
     {"metrics.textfile-folder",
      set<read_folder, &Policy::metrics, &MetricsPolicy::textfile_folder>},
 };
@@ -216,6 +230,8 @@ constexpr Table tables_that_say_something[] = {
      [](Policy& policy, const Names& names) {
          return policy.scheduler.recognise.try_emplace(names.scheduler).second;
      }},
+    {"rule.<rule>", [](Policy& policy,
+                       const Names& names) { return policy.rules.try_emplace(names.rule).second; }},
 };
 
 Result<std::int64_t> read_page_size(std::string_view text) {
@@ -255,10 +271,11 @@ Result<std::string> read_page_size_part(std::string_view text, Names& names) {
     return format_iec(*size);
 }
 
-Result<std::string> read_scheduler_part(std::string_view text, Names& names) {
+template <auto member>
+Result<std::string> read_name_part(std::string_view text, Names& names) {
     auto name = read_name(std::string(text));
     if (name)
-        names.scheduler = *name;
+        names.*member = *name;
     return name;
 }
 
@@ -282,9 +299,9 @@ struct Placeholder {
 };
 
 constexpr Placeholder placeholders[] = {
-    {"<resource>", read_resource_part},   {"<node>", read_node_part},
-    {"<page-size>", read_page_size_part}, {"<scheduler>", read_scheduler_part},
-    {"<prefix>", read_prefix_part},
+    {"<resource>", read_resource_part},       {"<node>", read_node_part},
+    {"<page-size>", read_page_size_part},     {"<scheduler>", read_name_part<&Names::scheduler>},
+    {"<rule>", read_name_part<&Names::rule>}, {"<prefix>", read_prefix_part},
 };
 
 } // namespace

@@ -20,6 +20,7 @@ struct Names {
     int node = 0;               ///< <node>
     std::int64_t page_size = 0; ///< <page-size>, bytes
     std::string scheduler;      ///< <scheduler>
+    std::string rule;           ///< <rule>
     std::string prefix;         ///< <prefix>
 };
 

@@ -240,6 +240,12 @@ void Loader::check_disjoint(std::string_view key, const IdSet& cpus, std::string
 
 /// A table may be spread over files, so what it lacks is known at the end.
 void Loader::check_questions() {
+    for (const auto& [name, rule] : policy_.rules)
+        if (const std::string table = fmt::format("rule.{}", toml_key(name));
+            !rule.action && !set_at_.contains(table + ".action"))
+            problems_.push_back(
+                {set_at_[table], table + ".action: missing: expected \"refuse\", \"exempt\" or "
+                                         "\"observe\""});
     for (const core::Question& question : policy_.questions()) {
         const auto set = set_at_.find(question.key);
         const std::string table = question.key.substr(0, question.key.rfind('.'));

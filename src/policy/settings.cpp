@@ -44,6 +44,7 @@ class Settings {
         add("claim.return", duration(policy_.claim.return_hold));
         add_reserve();
         add_scheduler();
+        add_rules();
         if (!policy_.metrics.textfile_folder.empty())
             add("metrics.textfile-folder", toml_string(policy_.metrics.textfile_folder));
         return std::move(list_);
@@ -121,6 +122,20 @@ class Settings {
             for (const auto& [prefix, uri] : recogniser.namespaces)
                 add(fmt::format("{}namespaces.{}", table, toml_key(prefix)), toml_string(uri));
             add(table + "match", toml_string(recogniser.match));
+        }
+    }
+
+    void add_rules() {
+        for (const auto& [name, rule] : policy_.rules) {
+            const std::string table = fmt::format("rule.{}.", toml_key(name));
+            add(table + "priority", fmt::format("{}", rule.priority));
+            for (const auto& [prefix, uri] : rule.namespaces)
+                add(fmt::format("{}namespaces.{}", table, toml_key(prefix)), toml_string(uri));
+            add(table + "match", toml_string(rule.match));
+            if (rule.action)
+                add(table + "action", toml_string(core::action_name(*rule.action)));
+            if (!rule.message.empty())
+                add(table + "message", toml_string(rule.message));
         }
     }
 

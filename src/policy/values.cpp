@@ -132,6 +132,28 @@ Result<std::string> read_xpath(const Value& value) {
     return xpath;
 }
 
+Result<std::int64_t> read_priority(const Value& value) {
+    constexpr std::int64_t most = 1'000'000'000;
+    const auto* number = std::get_if<std::int64_t>(&value);
+    if (number == nullptr)
+        return wrong_type(value, "a whole number");
+    if (*number < -most || *number > most)
+        return fail(Errc::invalid, "{} is no priority: expected {} to {}", *number, -most, most);
+    return *number;
+}
+
+Result<std::string> read_message(const Value& value) {
+    constexpr std::size_t longest = 500;
+    const auto* text = std::get_if<std::string>(&value);
+    if (text == nullptr)
+        return wrong_type(value, "a string");
+    if (text->empty() || text->size() > longest || has_control_characters(*text))
+        return fail(Errc::invalid,
+                    "{} is no message: expected 1 to {} bytes without control characters",
+                    quote(*text), longest);
+    return *text;
+}
+
 Result<std::string> read_folder(const Value& value) {
     const auto* text = std::get_if<std::string>(&value);
     if (text == nullptr)

@@ -54,6 +54,12 @@ using Value = std::variant<bool, std::int64_t, double, std::string, Unfit>;
 inline constexpr std::size_t max_xpath_bytes = 4096;
 [[nodiscard]] Result<std::string> read_xpath(const Value& value);
 
+/// A whole number that keeps its meaning in other people's files: at most a billion, or minus that.
+[[nodiscard]] Result<std::int64_t> read_priority(const Value& value);
+
+/// A line of text, which virsh's user reads: 1 to 500 bytes without control characters.
+[[nodiscard]] Result<std::string> read_message(const Value& value);
+
 /// A folder: absolute, below PATH_MAX bytes, without control characters.
 [[nodiscard]] Result<std::string> read_folder(const Value& value);
 

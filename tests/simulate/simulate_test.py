@@ -83,6 +83,34 @@ class Recognised(Case):
                        "web.xml")
 
 
+class Rules(Case):
+    POLICY = BARE + """
+        [rule.maintenance]
+        priority = 10
+        match = "not(contains(/domain/name, 'infra-'))"
+        action = "refuse"
+        message = "host is in maintenance"
+        """
+
+    def test_the_rule_of_the_manual_refuses_all_but_infrastructure(self):
+        self.write("web")
+        self.write("infra-dns")
+        document = self.simulate(TWO_NODES, "web.xml", "infra-dns.xml", policy=self.POLICY)[1]
+        self.assertEqual(self.verdicts(document), ["refuse", "admit"])
+        self.assertEqual(document["events"][0]["reasons"], [{
+            "code": "policy-rule", "resource": "", "nodes": [], "requested": 0, "free": 0, "effective": 0,
+            "mode": "enforce", "text": "host is in maintenance (rule maintenance)"}])
+
+    def test_what_is_exempt_is_admitted_and_counted(self):
+        self.write("web", 200 * GIB)
+        document = self.simulate(TWO_NODES, "web.xml", policy=BARE + """
+            [rule.all]
+            action = "exempt"
+            """)[1]
+        self.assertEqual(self.verdicts(document), ["admit"])
+        self.assertEqual(document["host"]["free"]["memory"], -72 * GIB)
+
+
 class Document(Case):
     def test_an_admitted_start_field_by_field(self):
         self.write("web", GIB, 2, number=7, numatune=strict("1"))

@@ -868,6 +868,121 @@ TEST_CASE("a domain with marks of others is theirs, unless it names a scheduler"
     CHECK(answer.decision.reasons.empty());
 }
 
+namespace {
+
+/// Of rules a, b, ...: refuse, exempt and observe, of priorities 0 where not given.
+Policy with_rules(std::vector<std::pair<Rule::Action, int>> rules) {
+    Policy policy = bare_policy();
+    for (char name = 'a'; const auto& [action, priority] : rules)
+        policy.rules[std::string{name++}] = {.priority = priority, .match = "x", .action = action};
+    return policy;
+}
+
+/// Matched by the rules of these letters, and by no other of a to c.
+Domain matched(const std::string& rules, std::int64_t vcpus = 1) {
+    Domain domain = with_vcpus("new", {floating(vcpus)});
+    for (const char name : {'a', 'b', 'c'})
+        domain.facts[fmt::format("rule.{}.match", name)].value = rules.contains(name) ? 1 : 0;
+    return domain;
+}
+
+} // namespace
+
+TEST_CASE("the first rule that matches counts, by priority, then name") {
+    using enum Rule::Action;
+    Guard guard(equal_nodes(1, 2, gib), with_rules({{refuse, 0}, {exempt, -1}, {exempt, 0}}));
+    CHECK(start(guard, matched("")) == "admitted");
+    CHECK(start(guard, matched("a")) == "virtguard: refused new: rule a refuses it");
+    CHECK(start(guard, matched("ab")) == "admitted");
+    CHECK(start(guard, matched("ac")) == "virtguard: refused new: rule a refuses it");
+}
+
+TEST_CASE("a rule that refuses says so beside all other reasons, in the order of codes") {
+    Policy policy = with_rules({{Rule::Action::refuse, 0}});
+    policy.rules["a"].message = "host is in maintenance";
+    Guard guard(equal_nodes(1, 2, gib), policy);
+    Domain domain = matched("a", 3);
+    domain.scheduler = "cortex";
+    CHECK(line_of(domain, guard.check(domain)) ==
+          "virtguard: refused new: it belongs to scheduler \"cortex\", and this host serves "
+          "default-scheduler; host is in maintenance (rule a); cpu: needs 3 vCPUs, more than the 2 "
+          "vCPUs that one guest can have");
+    CHECK(guard.check(domain).decision.reasons.at(1).code == Code::policy_rule);
+}
+
+TEST_CASE("a rule that exempts admits whatever does not fit, and what it admits counts") {
+    Guard guard(equal_nodes(1, 2, gib), with_rules({{Rule::Action::exempt, 0}}));
+    Domain domain = matched("a", 3);
+    domain.scheduler = "cortex";
+    const Answer answer = guard.check(domain);
+    CHECK(answer.decision.reasons.empty());
+    CHECK(answer.demand.notes == std::vector<std::string>{"rule a exempts it from all checks"});
+    CHECK(start(guard, domain) == "admitted");
+    CHECK(guard.report().host.free.at(cpu) == -1);
+}
+
+TEST_CASE("a rule's observe goes over the modes of scheduler, resource and host") {
+    Policy policy = with_rules({{Rule::Action::observe, 0}});
+    policy.resource_mode[cpu] = Mode::enforce;
+    policy.scheduler.accept["cortex"] = {.match = "cortex", .mode = Mode::enforce};
+    Guard guard(equal_nodes(1, 2, gib), policy);
+    Domain domain = matched("a", 3);
+    domain.scheduler = "cortex";
+    const Decision decision = guard.check(domain).decision;
+    CHECK(decision.would_refuse());
+    REQUIRE(decision.reasons.size() == 1);
+    CHECK(decision.reasons[0].mode == Mode::observe);
+}
+
+TEST_CASE("a rule refuses in the mode of the scheduler, else of the host") {
+    using enum Mode;
+    struct Row {
+        Mode host;
+        std::optional<Mode> scheduler;
+        bool admitted;
+    };
+    const auto row = GENERATE(values<Row>({{enforce, {}, false},
+                                           {observe, {}, true},
+                                           {off, {}, true},
+                                           {observe, enforce, false},
+                                           {enforce, observe, true}}));
+    Policy policy = with_rules({{Rule::Action::refuse, 0}});
+    policy.mode = row.host;
+    policy.scheduler.accept["d"] = {.match = "default-scheduler", .mode = row.scheduler};
+    Guard guard(equal_nodes(1, 2, gib), policy);
+    CHECK(guard.check(matched("a")).decision.admitted() == row.admitted);
+}
+
+TEST_CASE(
+    "a rule that could not tell does not match, and is a reason, unless one before it matches") {
+    using enum Rule::Action;
+    Policy policy = with_rules({{refuse, 0}, {exempt, 0}, {refuse, 0}});
+    policy.hook.unavailable_denies = true;
+    Guard guard(equal_nodes(1, 2, gib), policy);
+    Domain domain = matched("c");
+    domain.facts["rule.a.match"] = {.problem = "takes too many steps"};
+    CHECK(line_of(domain, guard.check(domain)) ==
+          "virtguard: refused new: rule c refuses it; rule.a.match takes too many steps");
+    domain.facts["rule.b.match"] = {.value = 1};
+    CHECK(guard.check(domain).decision.reasons.empty());
+    domain.facts["rule.b.match"] = {.problem = "takes too many steps"};
+    domain.facts["rule.a.match"] = {.value = 1};
+    CHECK(line_of(domain, guard.check(domain)) == "virtguard: refused new: rule a refuses it");
+}
+
+TEST_CASE("no rule keeps a guest from the place held for its return") {
+    Policy policy = with_rules({{Rule::Action::refuse, 0}});
+    policy.claim.return_hold = std::chrono::seconds(1);
+    Guard guard(equal_nodes(1, 2, gib), policy);
+    const Domain domain = matched("a");
+    guard.running(domain, Instant{std::chrono::seconds(1)});
+    guard.released("new", Instant{std::chrono::seconds(2)});
+    CHECK(
+        guard.admit(domain, Instant{std::chrono::seconds(2)}, IfKept::refuse)->decision.admitted());
+    CHECK_FALSE(guard.admit(matched("a"), Instant{std::chrono::seconds(9)}, IfKept::refuse)
+                    ->decision.admitted());
+}
+
 TEST_CASE("a question without an answer is a reason, which refuses where hook.unavailable denies") {
     Policy policy = bare_policy();
     policy.hook.unavailable_denies = GENERATE(false, true);

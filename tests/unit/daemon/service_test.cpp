@@ -567,6 +567,27 @@ TEST_CASE("a reload takes a good policy, and keeps the old one where the new one
     CHECK_FALSE(bench.folder.read("state/last-good-policy/virtguard.toml").contains("memry"));
 }
 
+TEST_CASE("a rule is asked of starts at once, and of guests that run when libvirt tells of them") {
+    Bench bench;
+    REQUIRE(bench.prepare(xml(1, 1)).verdict == wire::Verdict::admitted);
+    core::Policy policy = bench.service->guard().policy();
+    policy.rules["one"] = {.match = "/domain/name = 'web-2'",
+                           .action = core::Rule::Action::refuse,
+                           .message = "not today"};
+    bench.service->apply(policy);
+    CHECK(bench.prepare(xml(2, 1)).body == "virtguard: refused web-2: not today (rule one)");
+    REQUIRE(bench.prepare(xml(3, 1)).verdict == wire::Verdict::admitted);
+    const auto has_problem = [&] {
+        const auto problems = bench.status().problems;
+        return std::ranges::find(problems, "policy: 1 of the guests were not asked yet what it "
+                                           "asks of their XML") != problems.end();
+    };
+    CHECK(has_problem());
+    auto seen = domxml::parse_domain(xml(1, 1), bench.service->guard().questions());
+    bench.look({{*seen->uuid, seen->name, seen}}, after(1s));
+    CHECK_FALSE(has_problem());
+}
+
 TEST_CASE("a guest that is known is explained by its name or UUID, beside itself") {
     Bench bench;
     bench.prepare(xml(1, 5));

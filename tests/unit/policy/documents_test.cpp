@@ -55,6 +55,7 @@ std::string as_sampled(std::string path) {
         {"<node>", "0"},
         {"<page-size>", "2Mi"},
         {"<scheduler>", "cortex"},
+        {"<rule>", "maintenance"},
         {"<prefix>", "c"}};
     for (const auto& [placeholder, name] : samples)
         if (const std::size_t at = path.find(placeholder); at != std::string::npos)
@@ -94,6 +95,11 @@ TEST_CASE("the sample file shows each key, at its default where it has one") {
     expected.scheduler.accept["cortex"] = {"cortex*", Mode::enforce};
     expected.scheduler.recognise["cortex"] = {{{"c", "https://example.org/cortex"}},
                                               "/domain/metadata/c:machine"};
+    expected.rules["maintenance"] = {.priority = 10,
+                                     .namespaces = {{"c", "https://example.org/cortex"}},
+                                     .match = "not(/domain/metadata/c:machine)",
+                                     .action = Rule::Action::refuse,
+                                     .message = "host is in maintenance"};
     expected.metrics.textfile_folder = "/var/lib/prometheus/node-exporter";
     policy.origins.clear();
     CHECK(policy == expected);

@@ -187,6 +187,15 @@ TEST_CASE("a key changes what it names and nothing else") {
                      [](Policy& p) { p.scheduler.accept_any = true; }},
                     {"[scheduler.accept.cortex]",
                      [](Policy& p) { p.scheduler.accept["cortex"] = {"cortex", {}}; }},
+                    {"[rule.'a b']\naction = 'observe'",
+                     [](Policy& p) { p.rules["a b"].action = Rule::Action::observe; }},
+                    {"[rule.a]\naction = 'refuse'\npriority = -1\nmessage = 'no'\nmatch = '/a'",
+                     [](Policy& p) {
+                         p.rules["a"] = {.priority = -1,
+                                         .match = "/a",
+                                         .action = Rule::Action::refuse,
+                                         .message = "no"};
+                     }},
                     {"[scheduler.recognise.nova]\nmatch = \"a\\n and b\"\nnamespaces.n = 'urn:n'",
                      [](Policy& p) {
                          p.scheduler.recognise["nova"] = {{{"n", "urn:n"}}, "a  and b"};
@@ -354,6 +363,22 @@ TEST_CASE("a wrong value is an error that says what was expected") {
         {"scheduler.recognise.nova = {match = 'a', namespaces.a = ''}",
          "p:1:57: scheduler.recognise.nova.namespaces.a: \"\" is not a name: expected 1 to 255 "
          "bytes without control characters"},
+        {"[rule.a]",
+         "p:1:7: rule.a.action: missing: expected \"refuse\", \"exempt\" or \"observe\""},
+        {"rule.a.action = 'deny'", "p:1:17: rule.a.action: \"deny\" is not one of its values: "
+                                   "expected \"refuse\", \"exempt\" or \"observe\""},
+        {"rule.a = {action = 'refuse', priority = 1.5}",
+         "p:1:41: rule.a.priority: 1.5 is a float: expected a whole number"},
+        {"rule.a = {action = 'refuse', priority = 1000000001}",
+         "p:1:41: rule.a.priority: 1000000001 is no priority: expected -1000000000 to 1000000000"},
+        {"rule.a = {action = 'refuse', message = \"a\\nb\"}",
+         "p:1:40: rule.a.message: \"a\\x0ab\" is no message: expected 1 to 500 bytes without "
+         "control "
+         "characters"},
+        {"rule.a = {action = 'refuse', match = 1}",
+         "p:1:38: rule.a.match: 1 is an integer: expected a string with an XPath expression"},
+        {"rule.'' = {action = 'refuse'}", "p:1:6: rule.\"\": \"\" is not a name: expected 1 to 255 "
+                                          "bytes without control characters"},
         {"scheduler.accept.nova.mode = 'accept'",
          "p:1:30: scheduler.accept.nova.mode: \"accept\" is not one of its values: expected "
          "\"enforce\", \"observe\" or \"off\""},
@@ -368,20 +393,19 @@ TEST_CASE("an unknown key is an error that helps to find the right one") {
         {"[memory]\ncuont = 1", "p:2:1: memory.cuont: unknown key; did you mean \"count\"?"},
         {"[memory]\nvirtio_mem = 1",
          "p:2:1: memory.virtio_mem: unknown key; did you mean \"virtio-mem\"?"},
-        {"timeout = '2s'", "p:1:1: timeout: unknown key: expected one of mode, overcommit, "
-                           "resource-mode, memory, cpu, hook, claim, reserve, scheduler, metrics"},
+        {"timeout = '2s'",
+         "p:1:1: timeout: unknown key: expected one of mode, overcommit, "
+         "resource-mode, memory, cpu, hook, claim, reserve, scheduler, rule, metrics"},
         {"claim.'' = 1", "p:1:7: claim.\"\": unknown key: expected one of lease, return"},
         {"'memory.count' = 'current'",
          "p:1:1: \"memory.count\": unknown key: expected one of mode, overcommit, resource-mode, "
-         "memory, cpu, hook, claim, reserve, scheduler, metrics"},
+         "memory, cpu, hook, claim, reserve, scheduler, rule, metrics"},
         {"[scheduler.accept.a]\nquota = {}",
          "p:2:1: scheduler.accept.a.quota: unknown key: expected one of match, mode"},
         {"[storage]\npaths = []",
          "p:1:2: storage: unknown key: expected one of mode, overcommit, "
-         "resource-mode, memory, cpu, hook, claim, reserve, scheduler, metrics"},
-        {"[rule.maintenance]\npriority = 10",
-         "p:1:2: rule: unknown key: expected one of mode, overcommit, resource-mode, memory, cpu, "
-         "hook, claim, reserve, scheduler, metrics"},
+         "resource-mode, memory, cpu, hook, claim, reserve, scheduler, rule, metrics"},
+        {"[rules.maintenance]\npriority = 10", "p:1:2: rules: unknown key; did you mean \"rule\"?"},
         {"overcommit.cpus = 2",
          "p:1:12: overcommit.cpus: \"cpus\" is not a resource; did you mean \"cpu\"?"},
         {"overcommit.'<resource>' = 2",
@@ -542,7 +566,7 @@ TEST_CASE("all errors are told at once, in the order of the files and their line
               {"c", "[hook]\ntimeout = '0s'\n"},
           }) ==
           Lines{"a:1:1: zeal: unknown key: expected one of mode, overcommit, resource-mode, "
-                "memory, cpu, hook, claim, reserve, scheduler, metrics",
+                "memory, cpu, hook, claim, reserve, scheduler, rule, metrics",
                 "a:2:8: mode: \"on\" is not one of its values: expected \"enforce\", \"observe\" "
                 "or \"off\"",
                 "a:4:9: memory.nodes: \"9-1\" is not a list of ids: expected such as \"0-3,8\", "

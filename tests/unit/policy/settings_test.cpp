@@ -67,6 +67,12 @@ mode = "observe"
 [scheduler.recognise."x.y"]
 namespaces = { n = "urn:\"n\"" }
 match = "/a/n:b = '\\'"
+[rule.r]
+priority = -7
+namespaces = { n = "urn:n" }
+match = "/a"
+action = "exempt"
+message = "say \"so\""
 [metrics]
 textfile-folder = "/srv/metrics"
 )";
