@@ -118,6 +118,49 @@ Mode mode_of(const Reason& reason, const Ruling& ruling, const Ownership& owner,
     return refuses ? mode : std::min(mode, Mode::observe);
 }
 
+/// The table of [scheduler.accept] that a scheduler is in: the first by name.
+auto table_of(const std::string& scheduler, const SchedulerPolicy& policy) {
+    return std::ranges::find_if(policy.accept, [&](const auto& entry) {
+        return glob_matches(entry.second.match, scheduler);
+    });
+}
+
+std::int64_t limit_of(const Quota& quota, const Resource& resource, const Holdings& others,
+                      const Host& host) {
+    if (!quota.percent)
+        return quota.amount;
+    const Occupancy* occupancy = others.occupancy(resource);
+    if (occupancy == nullptr)
+        return 0;
+    constexpr std::int64_t hundred = 100;
+    return saturate(multiply_divide(occupancy->state_of(host.pool(resource)->all()).effective,
+                                    quota.percent->numerator(),
+                                    hundred * quota.percent->denominator()));
+}
+
+/// What a scheduler's guests would hold together, theirs who share its table included.
+void check_quotas(const Ownership& owner, const Demand& demand, const Holdings& others,
+                  const HeldByScheduler& by_scheduler, const Host& host, const Policy& policy,
+                  std::vector<Reason>& reasons) {
+    const auto table = policy.scheduler.accept.find(owner.table);
+    if (table == policy.scheduler.accept.end() || table->second.quota.empty())
+        return;
+    std::map<Resource, Int128> held;
+    for (const auto& [scheduler, amounts] : by_scheduler)
+        if (table_of(scheduler, policy.scheduler) == table)
+            for (const auto& [resource, amount] : amounts)
+                held[resource] += amount;
+    for (const auto& [resource, asked] : demand.total()) {
+        const auto quota = table->second.quota.find(resource);
+        if (quota == table->second.quota.end())
+            continue;
+        const std::int64_t limit = limit_of(quota->second, resource, others, host);
+        const std::int64_t left = saturate(limit - held[resource]);
+        if (asked > left)
+            reasons.push_back(over_quota(resource, table->first, asked, left, limit));
+    }
+}
+
 } // namespace
 
 Ownership ownership_of(const Domain& domain, const SchedulerPolicy& policy) {
@@ -128,12 +171,11 @@ Ownership ownership_of(const Domain& domain, const SchedulerPolicy& policy) {
         owner.scheduler = policy.default_name;
     owner.accepted =
         policy.accept_any || (policy.accept_default && owner.scheduler == policy.default_name);
-    for (const auto& [name, entry] : policy.accept)
-        if (glob_matches(entry.match, owner.scheduler)) {
-            owner.accepted = true;
-            owner.mode = entry.mode;
-            break;
-        }
+    if (const auto table = table_of(owner.scheduler, policy); table != policy.accept.end()) {
+        owner.accepted = true;
+        owner.mode = table->second.mode;
+        owner.table = table->first;
+    }
     return owner;
 }
 
@@ -158,8 +200,8 @@ Ruling ruling_of(const Domain& domain, const Policy& policy) {
     return ruling;
 }
 
-Decision decide(const Domain& domain, const Demand& demand, Holdings& others, const Host& host,
-                const Policy& policy) {
+Decision decide(const Domain& domain, const Demand& demand, Holdings& others,
+                const HeldByScheduler& by_scheduler, const Host& host, const Policy& policy) {
     Decision decision;
     std::vector<Reason>& reasons = decision.reasons;
     const Ruling ruling = ruling_of(domain, policy);
@@ -185,6 +227,8 @@ Decision decide(const Domain& domain, const Demand& demand, Holdings& others, co
         if (Occupancy* occupancy = others.occupancy(resource); occupancy && !loads.empty())
             check_pool(host, resource, *occupancy, loads, reasons);
     }
+
+    check_quotas(owner, demand, others, by_scheduler, host, policy, reasons);
 
     for (Reason& reason : reasons)
         reason.mode = mode_of(reason, ruling, owner, policy);

@@ -15,6 +15,7 @@ struct Ownership {
     std::string scheduler; ///< the default scheduler where the domain names none
     bool accepted = false;
     std::optional<Mode> mode; ///< the scheduler's own mode
+    std::string table;        ///< of [scheduler.accept]; "": it is in none
     /// The keys of recognisers that could not tell.
     std::vector<std::string> unanswered;
 };
@@ -29,10 +30,12 @@ struct Ruling {
 };
 [[nodiscard]] Ruling ruling_of(const Domain& domain, const Policy& policy);
 
-/// Decides a start on top of what others hold, which is tried out and stays as it was. All reasons,
-/// each with its mode; those whose mode is off are left out, and all where a rule exempts it.
+/// Decides a start on top of what others hold (by_scheduler: the same by who owns it), which is
+/// tried out and stays as it was. All reasons, each with its mode; those whose mode is off are left
+/// out, and all where a rule exempts it.
 [[nodiscard]] Decision decide(const Domain& domain, const Demand& demand, Holdings& others,
-                              const Host& host, const Policy& policy);
+                              const HeldByScheduler& by_scheduler, const Host& host,
+                              const Policy& policy);
 
 /// What a start was answered, and what it asked for.
 struct Answer {

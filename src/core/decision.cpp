@@ -28,6 +28,8 @@ std::string_view code_name(Code code) {
         return "insufficient-capacity";
     case Code::insufficient_node_capacity:
         return "insufficient-node-capacity";
+    case Code::scheduler_quota:
+        return "scheduler-quota";
     case Code::not_ready:
         return "not-ready";
     }

@@ -25,6 +25,7 @@ enum class Code {
     larger_than_host,           ///< more than the host could give to this guest alone, at ratio 1
     insufficient_capacity,      ///< short on the host as a whole
     insufficient_node_capacity, ///< short on some of the nodes (of the PUs) only
+    scheduler_quota,
     not_ready,
 };
 

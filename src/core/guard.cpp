@@ -25,7 +25,8 @@ Answer Guard::answer(const Domain& domain, bool with_returning) {
                             ? "exempts it from all checks"
                             : "has what it is refused for only observed"));
     const Ledger::Others others(ledger_, domain, answer.demand, with_returning);
-    answer.decision = decide(domain, answer.demand, ledger_.holdings(), host_, policy_);
+    answer.decision = decide(domain, answer.demand, ledger_.holdings(), ledger_.held_by_scheduler(),
+                             host_, policy_);
     return answer;
 }
 

@@ -166,6 +166,21 @@ void Ledger::account(const Guest& guest, int sign) {
     holdings_.add(guest.held(), column_of(guest.state), sign);
     if (guest.bound)
         holdings_.add(guest.bound->untouched, &Share::untouched, sign);
+    count_for_scheduler(guest, sign);
+}
+
+void Ledger::count_for_scheduler(const Guest& guest, int sign) {
+    if (guest.demand.pieces.empty())
+        return;
+    const auto owner = held_by_scheduler_.try_emplace(guest.scheduler).first;
+    for (const Piece& piece : guest.demand.pieces) {
+        Int128& held = owner->second[piece.resource];
+        held += Int128{sign} * piece.amount;
+        if (held == 0)
+            owner->second.erase(piece.resource);
+    }
+    if (owner->second.empty())
+        held_by_scheduler_.erase(owner);
 }
 
 void Ledger::put(Guest guest) {
@@ -253,6 +268,7 @@ void Ledger::set_foreign(std::vector<Piece> pieces) {
 
 void Ledger::recompute(const Host& host, const Policy& policy) {
     holdings_ = Holdings(host);
+    held_by_scheduler_.clear();
     for (auto& [identity, guest] : guests_) {
         guest.scheduler = ownership_of(guest.domain, policy.scheduler).scheduler;
         guest.demand = make_held_demand(guest.domain, host, policy);
@@ -366,9 +382,13 @@ Ledger::Others::Others(Ledger& ledger, const Domain& domain, const Demand& deman
 Ledger::Others::~Others() {
     for (auto change = changes_.rbegin(); change != changes_.rend(); ++change)
         ledger_.holdings_.add(change->pieces, change->column, -change->sign);
+    for (const Guest* guest : gone_)
+        ledger_.count_for_scheduler(*guest, 1);
 }
 
 void Ledger::Others::take_away(const Guest& guest) {
+    gone_.push_back(&guest);
+    ledger_.count_for_scheduler(guest, -1);
     changes_.push_back({guest.held(), column_of(guest.state), -1});
     if (guest.bound)
         changes_.push_back({guest.bound->untouched, &Share::untouched, -1});

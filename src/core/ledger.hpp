@@ -83,6 +83,9 @@ class Holdings {
     std::map<Resource, Occupancy> occupancies_; ///< one per pool of the host
 };
 
+/// What guests hold, by scheduler and resource, wherever it lies.
+using HeldByScheduler = std::map<std::string, std::map<Resource, Int128>>;
+
 /// What tells one domain from another: its UUID, else its name.
 [[nodiscard]] std::string identity_of(const Domain& domain);
 
@@ -143,6 +146,7 @@ class Ledger {
     [[nodiscard]] const Guest* find(const std::string& identity) const;
     [[nodiscard]] const Holdings& holdings() const { return holdings_; }
     [[nodiscard]] Holdings& holdings() { return holdings_; }
+    [[nodiscard]] const HeldByScheduler& held_by_scheduler() const { return held_by_scheduler_; }
     /// Those that stopped a moment ago.
     [[nodiscard]] const std::set<std::string>& returning() const { return returning_; }
     [[nodiscard]] const std::map<std::string, Reservation>& reservations() const {
@@ -170,9 +174,9 @@ class Ledger {
     /// Works all demands and owners out anew, after the host or the policy has changed.
     void recompute(const Host& host, const Policy& policy);
 
-    /// While it lives, holdings() is what others would hold if a guest started: without what it
-    /// holds itself, and without what it would take from reservations made for it; on request also
-    /// without the places kept for returning guests.
+    /// While it lives, holdings() and held_by_scheduler() are what others would hold if a guest
+    /// started: without what it holds itself, and without what it would take from reservations made
+    /// for it; on request also without the places kept for returning guests.
     class Others {
       public:
         Others(Ledger& ledger, const Domain& domain, const Demand& demand, bool with_returning);
@@ -192,10 +196,12 @@ class Ledger {
 
         Ledger& ledger_;
         std::vector<Change> changes_;
+        std::vector<const Guest*> gone_;
     };
 
   private:
     void account(const Guest& guest, int sign);
+    void count_for_scheduler(const Guest& guest, int sign);
 
     using Booked = std::map<std::string, std::vector<Piece>>; ///< by a reservation's name
     /// Reservations with all who may draw on them, and all that those may draw on in their place.
@@ -220,6 +226,7 @@ class Ledger {
     std::set<std::string> returning_;
     std::set<std::string> changed_;
     Holdings holdings_;
+    HeldByScheduler held_by_scheduler_; ///< no scheduler that holds nothing
 };
 
 } // namespace virtguard::core

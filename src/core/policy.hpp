@@ -94,10 +94,19 @@ struct MetricsPolicy {
     friend bool operator==(const MetricsPolicy&, const MetricsPolicy&) = default;
 };
 
+/// The most that guests of a scheduler may hold together of a resource.
+struct Quota {
+    std::int64_t amount = 0;      ///< vCPUs or bytes
+    std::optional<Ratio> percent; ///< in place of the amount: of what is effective now
+
+    friend bool operator==(const Quota&, const Quota&) = default;
+};
+
 /// [scheduler.accept.NAME]
 struct AcceptedScheduler {
     std::string match; ///< a glob as in fnmatch(3); the table's name where the key is absent
     std::optional<Mode> mode;
+    std::map<Resource, Quota> quota; ///< of all whom it matches together
 
     friend bool operator==(const AcceptedScheduler&, const AcceptedScheduler&) = default;
 };

@@ -121,6 +121,23 @@ Reason no_such_page_size(std::optional<std::int64_t> page_size, std::int64_t req
     return reason;
 }
 
+Reason over_quota(const Resource& resource, std::string_view table, std::int64_t requested,
+                  std::int64_t left, std::int64_t quota) {
+    const auto figure = [&](std::int64_t value) {
+        return resource == Resource::cpu() ? fmt::format("{}", value)
+                                           : amount_text(resource, value, Rounding::down);
+    };
+    return {.code = Code::scheduler_quota,
+            .resource = resource,
+            .requested = requested,
+            .free = left,
+            .effective = quota,
+            .text = fmt::format("{}: needs {}, {} left of the quota of {} of scheduler.accept.{}",
+                                resource.name(), amount_text(resource, requested, Rounding::up),
+                                left < 0 ? "none" : figure(left), figure(quota),
+                                printable(toml_key(table)))};
+}
+
 Reason shortage_reason(const Host& host, const Shortage& shortage) {
     Code code = shortage.is_all ? Code::insufficient_capacity : Code::insufficient_node_capacity;
     if (shortage.alone)

@@ -28,6 +28,11 @@ namespace virtguard::core {
 [[nodiscard]] Reason no_such_page_size(std::optional<std::int64_t> page_size,
                                        std::int64_t requested);
 
+/// A start asks for more than is left (below 0: over) of the quota of the table of
+/// [scheduler.accept].
+[[nodiscard]] Reason over_quota(const Resource& resource, std::string_view table,
+                                std::int64_t requested, std::int64_t left, std::int64_t quota);
+
 /// A part of a pool that is short: fills code, nodes and text from the figures. A start asks for
 /// `requested` in the places, which are all of the pool's where `is_all` says so.
 struct Shortage {

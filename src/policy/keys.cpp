@@ -144,6 +144,14 @@ Result<> set_namespace(Policy& policy, const Names& names, const Value& value) {
     return {};
 }
 
+Result<> set_quota(Policy& policy, const Names& names, const Value& value) {
+    const auto quota = read_quota(names.resource, value);
+    if (!quota)
+        return std::unexpected(quota.error());
+    policy.scheduler.accept[names.scheduler].quota[names.resource] = *quota;
+    return {};
+}
+
 using core::ClaimPolicy;
 using core::CpuPolicy;
 using core::HookPolicy;
@@ -196,6 +204,7 @@ constexpr Key known_keys[] = {
      set_in<accepted, read_name, &core::AcceptedScheduler::match>},
     {"scheduler.accept.<scheduler>.mode",
      set_in<accepted, read_word<mode_words>, &core::AcceptedScheduler::mode>},
+    {"scheduler.accept.<scheduler>.quota.<resource>", set_quota},
     {"scheduler.recognise.<scheduler>.namespaces.<prefix>", set_namespace<recogniser>},
     {"scheduler.recognise.<scheduler>.match",
      set_in<recogniser, read_xpath, &core::Recogniser::match>},

@@ -116,6 +116,11 @@ class Settings {
             add(table + ".match", toml_string(accepted.match));
             if (accepted.mode)
                 add(table + ".mode", toml_string(core::mode_name(*accepted.mode)));
+            for (const auto& [resource, quota] : accepted.quota)
+                add(fmt::format("{}.quota.{}", table, resource.name()),
+                    quota.percent                       ? toml_string(quota.percent->text() + "%")
+                    : resource == core::Resource::cpu() ? fmt::format("{}", quota.amount)
+                                                        : size(quota.amount));
         }
         for (const auto& [name, recogniser] : scheduler.recognise) {
             const std::string table = fmt::format("scheduler.recognise.{}.", toml_key(name));

@@ -118,6 +118,28 @@ Result<std::string> read_name(const Value& value) {
     return *text;
 }
 
+Result<core::Quota> read_quota(const core::Resource& resource, const Value& value) {
+    const auto* text = std::get_if<std::string>(&value);
+    if (text != nullptr && text->ends_with('%')) {
+        constexpr std::int64_t hundred = 100;
+        const auto percent = Ratio::parse(std::string_view(*text).substr(0, text->size() - 1));
+        if (!percent || percent->numerator() > hundred * percent->denominator())
+            return fail(Errc::invalid,
+                        "{} is no part: expected above 0% and at most 100%, with up to 6 decimals",
+                        quote(*text));
+        return core::Quota{.percent = *percent};
+    }
+    if (resource != core::Resource::cpu()) {
+        const auto bytes = read_size(value);
+        return bytes ? Result<core::Quota>{{.amount = *bytes}} : std::unexpected(bytes.error());
+    }
+    const auto* number = std::get_if<std::int64_t>(&value);
+    if (text == nullptr && number == nullptr)
+        return wrong_type(value, "a number of vCPUs, or a string such as \"75%\"");
+    const auto count = parse_count(text != nullptr ? *text : std::to_string(*number));
+    return count ? Result<core::Quota>{{.amount = *count}} : std::unexpected(count.error());
+}
+
 Result<std::string> read_xpath(const Value& value) {
     const auto* text = std::get_if<std::string>(&value);
     if (text == nullptr)

@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "base/idset.hpp"
 #include "base/ratio.hpp"
+#include "core/policy.hpp"
 
 namespace virtguard::policy {
 
@@ -48,6 +49,9 @@ using Value = std::variant<bool, std::int64_t, double, std::string, Unfit>;
 /// Names of schedulers, and globs for them: 1 to core::max_scheduler_bytes bytes without control
 /// characters.
 [[nodiscard]] Result<std::string> read_name(const Value& value);
+
+/// An amount of a resource ("48", "64GiB"), or a part of what is effective of it ("75%").
+[[nodiscard]] Result<core::Quota> read_quota(const core::Resource& resource, const Value& value);
 
 /// An expression: 1 to max_xpath_bytes bytes. Line breaks and tabs are spaces to XPath, and become
 /// such.

@@ -64,6 +64,12 @@ std::int64_t pooled(const core::Node& node) {
     return sum;
 }
 
+bool is_in(const core::AcceptedScheduler& table, const std::string& scheduler) {
+    if (!table.match.ends_with('*'))
+        return table.match == scheduler;
+    return scheduler.starts_with(table.match.substr(0, table.match.size() - 1));
+}
+
 } // namespace
 
 Bits bits_of(const IdSet& set) {
@@ -307,6 +313,37 @@ Demand Model::demand_of(const Domain& domain) const {
     add_vcpus(demand, domain);
     add_parts(demand, domain);
     return demand;
+}
+
+bool Model::within_quota(const std::string& scheduler, const Demand& start,
+                         const std::vector<std::pair<std::string, Claims>>& guests,
+                         const Claims& held) const {
+    const auto table_of = [&](const std::string& name) -> const core::AcceptedScheduler* {
+        for (const auto& [key, table] : policy_.scheduler.accept)
+            if (is_in(table, name))
+                return &table;
+        return nullptr;
+    };
+    const core::AcceptedScheduler* table = table_of(scheduler);
+    if (table == nullptr)
+        return true;
+    for (const auto& [resource, quota] : table->quota) {
+        const std::int64_t asked = sum_of(of(start.claims, resource));
+        std::int64_t together = asked;
+        for (const auto& [owner, claims] : guests)
+            if (table_of(owner) == table)
+                together += sum_of(of(claims, resource));
+        std::int64_t limit = quota.amount;
+        if (quota.percent)
+            limit = !pools_.contains(resource)
+                        ? 0
+                        : floor_of((host_free(resource, held) + sum_of(of(held, resource))) *
+                                       quota.percent->numerator(),
+                                   100 * quota.percent->denominator());
+        if (asked > 0 && together > limit)
+            return false;
+    }
+    return true;
 }
 
 Claims Model::held_by(const Domain& domain) const {

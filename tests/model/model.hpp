@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/domain.hpp"
@@ -56,6 +58,12 @@ class Model {
 
     /// Whether a start fits beside what is held: rules (a) and (b).
     [[nodiscard]] bool admits(const Demand& start, const Claims& held) const;
+
+    /// Whether the schedulers' quotas allow a start beside guests, by scheduler, and all that is
+    /// held. Globs are a name, or the beginning of one and an asterisk.
+    [[nodiscard]] bool within_quota(const std::string& scheduler, const Demand& start,
+                                    const std::vector<std::pair<std::string, Claims>>& guests,
+                                    const Claims& held) const;
 
     [[nodiscard]] std::int64_t host_free(const core::Resource& resource, const Claims& held) const;
     /// Nothing where the node has none of the resource.

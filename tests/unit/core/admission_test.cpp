@@ -888,6 +888,53 @@ Domain matched(const std::string& rules, std::int64_t vcpus = 1) {
 
 } // namespace
 
+namespace {
+
+Domain of(const std::string& scheduler, const std::string& name, std::int64_t vcpus) {
+    Domain domain = with_vcpus(name, {floating(vcpus)});
+    domain.scheduler = scheduler;
+    return domain;
+}
+
+} // namespace
+
+TEST_CASE("guests of a scheduler hold no more together than its quota") {
+    Policy policy = bare_policy();
+    policy.scheduler.accept["cortex"] = {.match = "cortex*", .quota = {{cpu, {.amount = 5}}}};
+    policy.scheduler.accept["nova"] = {.match = "nova"};
+    Guard guard(equal_nodes(1, 24, gib), policy);
+    CHECK(start(guard, of("cortex-1", "a", 2)) == "admitted");
+    CHECK(start(guard, of("nova", "b", 6)) == "admitted");
+    CHECK(start(guard, of("cortex-2", "c", 3)) == "admitted");
+    CHECK(start(guard, of("cortex-1", "d", 1)) ==
+          "virtguard: refused d: cpu: needs 1 vCPU, 0 left of the quota of 5 of "
+          "scheduler.accept.cortex");
+    CHECK(start(guard, of("nova", "e", 1)) == "admitted");
+    CHECK(start(guard, of("cortex-1", "a", 1)) == "admitted"); // in place of itself
+    CHECK(start(guard, of("cortex-1", "d", 1)) == "admitted");
+    guard.released("c", Instant{});
+    CHECK(start(guard, of("cortex-1", "f", 3)) == "admitted");
+    const Reason reason = guard.check(of("cortex-1", "g", 7)).decision.reasons.at(0);
+    CHECK(reason.code == Code::scheduler_quota);
+    CHECK(std::tuple(reason.requested, reason.free, reason.effective) == std::tuple(7, 0, 5));
+}
+
+TEST_CASE("a quota in percent is of what is effective now, rounded down") {
+    Policy policy = bare_policy();
+    policy.scheduler.accept["a"] = {.match = "a",
+                                    .quota = {{cpu, {.percent = Ratio::parse("62.5").value()}}}};
+    Guard guard(equal_nodes(1, 7, gib), policy);
+    CHECK(guard.check(of("a", "x", 4)).decision.admitted()); // 4.375 of 7
+    CHECK_FALSE(guard.check(of("a", "x", 5)).decision.admitted());
+    set_ratio(policy, cpu, "2");
+    guard.apply(policy);
+    CHECK(guard.check(of("a", "x", 7)).decision.admitted());
+    guard.running(of("a", "y", 9), Instant{}); // a guest that runs is left alone
+    CHECK(line_of(of("a", "x", 1), guard.check(of("a", "x", 1))) ==
+          "virtguard: refused x: cpu: needs 1 vCPU, none left of the quota of 8 of "
+          "scheduler.accept.a");
+}
+
 TEST_CASE("the first rule that matches counts, by priority, then name") {
     using enum Rule::Action;
     Guard guard(equal_nodes(1, 2, gib), with_rules({{refuse, 0}, {exempt, -1}, {exempt, 0}}));

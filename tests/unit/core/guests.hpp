@@ -53,6 +53,12 @@ inline std::string broken_invariant(const Ledger& ledger) {
         if (entry.bound)
             sum.add(entry.bound->untouched, &Share::untouched);
     }
+    HeldByScheduler owned;
+    for (const auto& [identity, entry] : ledger.guests())
+        for (const Piece& piece : entry.demand.pieces)
+            owned[entry.scheduler][piece.resource] += piece.amount;
+    if (owned != ledger.held_by_scheduler())
+        return "what a scheduler holds is not what its guests hold";
     std::map<Resource, Int128> booked;
     for (const auto& [resource, classes] : ledger.holdings().by_resource()) {
         if (classes.empty())

@@ -126,11 +126,32 @@ void randomize_reserve(Dice& dice, const Topology& topology, Policy& policy) {
     policy.reserve.memory = named + (dice.one_in(2) ? dice.below(6) : 0);
 }
 
+/// Tables whose globs overlap: the first by name counts.
+void randomize_quotas(Dice& dice, SchedulerPolicy& policy) {
+    for (const char* name : {"a*", "ab", "b"}) {
+        if (!dice.one_in(3))
+            continue;
+        AcceptedScheduler& table = policy.accept[name];
+        table.match = name;
+        for (const Resource& resource :
+             {Resource::cpu(), Resource::memory(), Resource::hugepages(page_sizes[0])})
+            if (dice.one_in(2))
+                table.quota[resource] = {.amount = dice.below(12)};
+            else if (dice.one_in(2))
+                table.quota[resource].percent = *Ratio::parse(dice.one_in(2)   ? "33.3"
+                                                              : dice.one_in(2) ? "75"
+                                                                               : "12.5");
+    }
+}
+
 Policy random_policy(Dice& dice, const Topology& topology) {
     Policy policy;
     policy.overcommit[Resource::cpu()] = dice.ratio();
     policy.overcommit[Resource::memory()] = dice.ratio();
     randomize_reserve(dice, topology, policy);
+    policy.scheduler.accept_any = true;
+    if (dice.one_in(3))
+        randomize_quotas(dice, policy.scheduler);
     if (dice.one_in(6))
         policy.memory.nodes = dice.some_of(nodes_of(topology));
     policy.memory.count_current = dice.one_in(4);
@@ -195,6 +216,7 @@ MemoryPart random_part(Dice& dice, const Topology& topology) {
 
 Domain random_domain(Dice& dice, const Topology& topology, int number) {
     Domain domain{.name = fmt::format("guest-{}", number)};
+    domain.scheduler = dice.one_in(2) ? "ab" : dice.one_in(2) ? "a" : "b";
     add_vcpus(dice, topology, domain);
     for (int parts = dice.below(4); parts > 0; --parts)
         domain.memory.push_back(random_part(dice, topology));
@@ -254,9 +276,13 @@ class Trial {
     void start(Tally& tally) {
         const Domain domain = random_domain(dice_, topology_, next_++);
         const Demand demand = make_demand(domain, host_, policy_);
-        const Decision decision = decide(domain, demand, ledger_.holdings(), host_, policy_);
+        const Decision decision =
+            decide(domain, demand, ledger_.holdings(), ledger_.held_by_scheduler(), host_, policy_);
         const model::Model model(topology_, policy_);
-        const bool expected = model.admits(model.demand_of(domain), held(model));
+        const model::Demand asked = model.demand_of(domain);
+        const bool expected =
+            model.admits(asked, held(model)) &&
+            model.within_quota(domain.scheduler, asked, guests(model), held(model));
         if (decision.admitted() != expected)
             FAIL("core " << (decision.admitted() ? "admits " : "refuses ")
                          << refusal_line(domain.name, decision));
@@ -273,7 +299,7 @@ class Trial {
     void put(const Domain& domain) {
         guests_[domain.name] = domain;
         ledger_.put({.domain = domain,
-                     .scheduler = {},
+                     .scheduler = domain.scheduler,
                      .state = dice_.one_in(2) ? GuestState::pending : GuestState::running,
                      .demand = make_held_demand(domain, host_, policy_)});
     }
@@ -394,6 +420,13 @@ class Trial {
             for (const auto& [resource, of_guest] : held_by(model, domain))
                 claims[resource].insert(claims[resource].end(), of_guest.begin(), of_guest.end());
         return claims;
+    }
+
+    std::vector<std::pair<std::string, model::Claims>> guests(const model::Model& model) const {
+        std::vector<std::pair<std::string, model::Claims>> result;
+        for (const auto& [name, domain] : guests_)
+            result.emplace_back(domain.scheduler, model.held_by(domain));
+        return result;
     }
 
     model::Claims held_by(const model::Model& model, const Domain& domain) const {

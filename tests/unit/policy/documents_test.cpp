@@ -92,7 +92,11 @@ TEST_CASE("the sample file shows each key, at its default where it has one") {
     expected.cpu.shared = IdSet{2, 3};
     expected.reserve.memory = 4 * gib;
     expected.reserve.nodes[0] = {gib, {{2 * mib, 128 * mib}}};
-    expected.scheduler.accept["cortex"] = {"cortex*", Mode::enforce};
+    expected.scheduler.accept["cortex"] = {
+        "cortex*",
+        Mode::enforce,
+        {{Resource::cpu(), {.amount = 48}},
+         {Resource::memory(), {.percent = Ratio::parse("75").value()}}}};
     expected.scheduler.recognise["cortex"] = {{{"c", "https://example.org/cortex"}},
                                               "/domain/metadata/c:machine"};
     expected.rules["maintenance"] = {.priority = 10,

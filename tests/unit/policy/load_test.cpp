@@ -187,6 +187,15 @@ TEST_CASE("a key changes what it names and nothing else") {
                      [](Policy& p) { p.scheduler.accept_any = true; }},
                     {"[scheduler.accept.cortex]",
                      [](Policy& p) { p.scheduler.accept["cortex"] = {"cortex", {}}; }},
+                    {"scheduler.accept.a.quota = {cpu = 4, memory = '64GiB', hugepages-1Gi = "
+                     "'33.3%'}",
+                     [](Policy& p) {
+                         p.scheduler.accept["a"] = {
+                             .match = "a",
+                             .quota = {{Resource::cpu(), {.amount = 4}},
+                                       {Resource::memory(), {.amount = 64 * gib}},
+                                       {Resource::hugepages(gib), {.percent = ratio("33.3")}}}};
+                     }},
                     {"[rule.'a b']\naction = 'observe'",
                      [](Policy& p) { p.rules["a b"].action = Rule::Action::observe; }},
                     {"[rule.a]\naction = 'refuse'\npriority = -1\nmessage = 'no'\nmatch = '/a'",
@@ -363,6 +372,15 @@ TEST_CASE("a wrong value is an error that says what was expected") {
         {"scheduler.recognise.nova = {match = 'a', namespaces.a = ''}",
          "p:1:57: scheduler.recognise.nova.namespaces.a: \"\" is not a name: expected 1 to 255 "
          "bytes without control characters"},
+        {"scheduler.accept.nova.quota.cpu = '101%'",
+         "p:1:35: scheduler.accept.nova.quota.cpu: \"101%\" is no part: expected above 0% and at "
+         "most 100%, with up to 6 decimals"},
+        {"scheduler.accept.nova.quota.cpu = 1.5",
+         "p:1:35: scheduler.accept.nova.quota.cpu: 1.5 is a float: expected a number of vCPUs, or "
+         "a string such as \"75%\""},
+        {"scheduler.accept.nova.quota.memory = true",
+         "p:1:38: scheduler.accept.nova.quota.memory: true is a boolean: expected a string such as "
+         "\"4GiB\", or a number of bytes"},
         {"[rule.a]",
          "p:1:7: rule.a.action: missing: expected \"refuse\", \"exempt\" or \"observe\""},
         {"rule.a.action = 'deny'", "p:1:17: rule.a.action: \"deny\" is not one of its values: "
@@ -400,8 +418,8 @@ TEST_CASE("an unknown key is an error that helps to find the right one") {
         {"'memory.count' = 'current'",
          "p:1:1: \"memory.count\": unknown key: expected one of mode, overcommit, resource-mode, "
          "memory, cpu, hook, claim, reserve, scheduler, rule, metrics"},
-        {"[scheduler.accept.a]\nquota = {}",
-         "p:2:1: scheduler.accept.a.quota: unknown key: expected one of match, mode"},
+        {"[scheduler.accept.a]\nshare = {}",
+         "p:2:1: scheduler.accept.a.share: unknown key: expected one of match, mode, quota"},
         {"[storage]\npaths = []",
          "p:1:2: storage: unknown key: expected one of mode, overcommit, "
          "resource-mode, memory, cpu, hook, claim, reserve, scheduler, rule, metrics"},

@@ -64,6 +64,7 @@ accept-any = true
 [scheduler.accept."x.y \"z\""]
 match = "*\\"
 mode = "observe"
+quota = { cpu = 48, memory = "12.5%", hugepages-2Mi = "64MiB" }
 [scheduler.recognise."x.y"]
 namespaces = { n = "urn:\"n\"" }
 match = "/a/n:b = '\\'"
