@@ -21,6 +21,10 @@ std::int64_t unit_of(const Resource& resource) {
         return std::int64_t{1} << 20;
     case Resource::Kind::hugepages:
         return resource.page_size;
+    case Resource::Kind::storage:
+        return std::int64_t{1} << 20;
+    case Resource::Kind::custom:
+        return 1;
     }
     std::unreachable();
 }

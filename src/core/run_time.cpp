@@ -85,7 +85,7 @@ Policy in_force(Policy files, const RunTime& run_time) {
 }
 
 Result<Order> read_set_overcommit(std::string_view resource, std::string_view ratio) {
-    const auto known = Resource::parse(resource);
+    const auto known = Resource::parse_known(resource);
     if (!known)
         return std::unexpected(known.error());
     const auto read = Ratio::parse(ratio);
@@ -99,7 +99,7 @@ Result<Order> read_set_overcommit(std::string_view resource, std::string_view ra
 Result<Order> read_reset_overcommit(std::string_view resource) {
     if (resource.empty())
         return ResetOvercommit{};
-    const auto known = Resource::parse(resource);
+    const auto known = Resource::parse_known(resource);
     if (!known)
         return std::unexpected(known.error());
     return ResetOvercommit{*known};

@@ -39,7 +39,7 @@ Result<Event> parse_ratio(std::string_view text) {
     if (!text.contains('='))
         return fail(Errc::invalid, "expected ratio:RESOURCE=VALUE");
     const auto [name, value] = split(text, '=');
-    const auto resource = core::Resource::parse(name);
+    const auto resource = core::Resource::parse_known(name);
     if (!resource)
         return std::unexpected(resource.error());
     const auto ratio = Ratio::parse(value);
@@ -55,7 +55,7 @@ Result<Reserve::Item> parse_item(std::string_view text) {
         return fail(Errc::invalid, "{}: expected RESOURCE[@NODE]=VALUE", quote(text));
     const auto [target, value] = split(text, '=');
     const auto [name, node] = split(target, '@');
-    const auto resource = core::Resource::parse(name);
+    const auto resource = core::Resource::parse_known(name);
     if (!resource)
         return std::unexpected(resource.error());
     Reserve::Item item{.resource = *resource};

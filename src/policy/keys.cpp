@@ -252,9 +252,9 @@ Result<std::int64_t> read_page_size(std::string_view text) {
     return size;
 }
 
-/// Resource::parse() also reads pages that only the XML of some domain has.
+/// Resource::parse_known() also reads pages that only the XML of some domain has.
 Result<std::string> read_resource_part(std::string_view text, Names& names) {
-    const auto resource = core::Resource::parse(text);
+    const auto resource = core::Resource::parse_known(text);
     if (!resource)
         return std::unexpected(resource.error());
     if (resource->kind == core::Resource::Kind::hugepages)

@@ -219,7 +219,7 @@ TEST_CASE("an outcome with a field that is wrong is an error") {
         {"a float", "\"overhead\": 1073741824", "\"overhead\": 1e300"},
         {"a number above 2^63", "\"overhead\": 1073741824", "\"overhead\": 9223372036854775808"},
         {"a text for a number", "\"overhead\": 1073741824", "\"overhead\": \"1\""},
-        {"a resource nobody knows", "\"memory\": 3221225472", "\"gpu\": 1"},
+        {"a resource of no name", "\"memory\": 3221225472", "\"g pu\": 1"},
         {"an id below 0", "3\n      ]", "-1\n ]"},
         {"an id too high", "3\n      ]", "16384\n ]"},
         {"an id that is a truth", "3\n      ]", "true\n ]"},
