@@ -154,6 +154,19 @@ Outcome make_outcome(const Domain& domain, const Answer& answer, const Host& hos
     return outcome;
 }
 
+std::vector<GuestReport> guest_reports(const Ledger& ledger) {
+    std::vector<GuestReport> guests;
+    for (const auto& [identity, guest] : ledger.guests())
+        guests.push_back({.name = guest.domain.name,
+                          .uuid = guest.domain.uuid,
+                          .scheduler = guest.scheduler,
+                          .state = guest.state,
+                          .demand = guest.demand.total()});
+    std::ranges::sort(guests, {},
+                      [](const GuestReport& guest) { return std::tie(guest.uuid, guest.name); });
+    return guests;
+}
+
 std::string_view mode_text(const Status& status) {
     return status.maintenance ? "maintenance" : mode_name(status.mode);
 }

@@ -93,6 +93,8 @@ struct GuestReport {
 
     friend bool operator==(const GuestReport&, const GuestReport&) = default;
 };
+/// By UUID, those without one first.
+[[nodiscard]] std::vector<GuestReport> guest_reports(const Ledger& ledger);
 
 /// The daemon's whole status.
 struct Status {

@@ -109,7 +109,7 @@ bus::Actions BusLink::actions() {
             .recent = [this](std::size_t most) { return service_.history().recent(most); },
             .order =
                 [this](const core::Order& order, std::uint32_t user, bus::Actions::Done done) {
-                    service_.carry_out(order, user, std::move(done));
+                    service_.policy().carry_out(order, user, std::move(done));
                 },
             .reload = requests_.reload,
             .resync = requests_.resync};

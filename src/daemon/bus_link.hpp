@@ -24,7 +24,7 @@ class BusLink {
   public:
     /// What is done outside of the service, as in bus::Actions.
     struct Requests {
-        std::function<void(Service::Reloaded)> reload;
+        std::function<void(CurrentPolicy::Reloaded)> reload;
         std::function<void()> resync;
     };
 

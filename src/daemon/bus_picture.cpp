@@ -53,7 +53,7 @@ bus::Picture bus_picture(const Service& service, Calendar& calendar) {
     const core::Guard& guard = service.guard();
     bus::Picture picture{.status = service.status(),
                          .schedulers = accepted_schedulers(guard.policy().scheduler),
-                         .policy_files = policy_files(service.files_policy())};
+                         .policy_files = policy_files(service.policy().of_files())};
     for (core::NodeReport& node : std::exchange(picture.status.report.nodes, {}))
         picture.nodes.emplace(bus::node_path(node.id), std::move(node));
     // libvirt gives each domain a UUID. Only who talks to the hook's socket by hand leaves it out.

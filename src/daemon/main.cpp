@@ -44,8 +44,9 @@ struct Options {
     std::string topology; ///< "": this machine's
 };
 
-/// How long the libvirt thread may take to end. libvirt may hold it for as long as a hook waits,
-/// and the hook may wait for the next virtguardd, which starts when this one has ended.
+/// How long a thread may take to end. libvirt may hold its thread for as long as a hook waits, and
+/// the hook may wait for the next virtguardd, which starts when this one has ended; storage that
+/// hangs may hold the files thread for ever.
 constexpr std::chrono::milliseconds stop_patience{100};
 
 Result<> make_folder(const std::string& path, mode_t mode) {
@@ -96,7 +97,7 @@ class Daemon {
     Result<> start_service(const Options& options);
     Result<> keep_run_folder();
     Result<> watch_signals_and_mail();
-    void reload(Service::Reloaded done);
+    void reload(CurrentPolicy::Reloaded done);
     void ask_anew();
     Result<> start_libvirt(const std::string& uri);
     Result<> start_bus();
@@ -180,7 +181,7 @@ Result<> Daemon::watch_signals_and_mail() {
     auto hangup = loop_.on_signal("reload", SIGHUP, [this] { reload([](const Result<>&) {}); });
     auto policy_mail = loop_.on_io("policies", policies_->fd(), EPOLLIN, [this](std::uint32_t) {
         for (CheckedPolicy& policy : policies_->drain())
-            service_->apply(std::move(policy));
+            service_->policy().apply(std::move(policy));
         ask_anew();
     });
     auto libvirt_mail = loop_.on_io("libvirt", from_libvirt_->fd(), EPOLLIN, [this](std::uint32_t) {
@@ -225,19 +226,20 @@ void Daemon::ask_anew() {
     session_->request_look();
 }
 
-void Daemon::reload(Service::Reloaded done) {
+void Daemon::reload(CurrentPolicy::Reloaded done) {
     loop::notify_reloading();
-    service_->reload(*policies_, [this, done = std::move(done)](Result<> loaded) mutable {
-        loop::notify_ready(service_->status_line());
-        done(std::move(loaded));
-    });
+    service_->policy().reload(service_->guard().topology(), *policies_,
+                              [this, done = std::move(done)](Result<> loaded) mutable {
+                                  loop::notify_ready(service_->status_line());
+                                  done(std::move(loaded));
+                              });
 }
 
 Result<> Daemon::start_bus() {
-    auto link =
-        BusLink::create(loop_, system_bus_address(), *service_,
-                        {.reload = [this](Service::Reloaded done) { reload(std::move(done)); },
-                         .resync = [this] { session_->request_look(); }});
+    auto link = BusLink::create(
+        loop_, system_bus_address(), *service_,
+        {.reload = [this](CurrentPolicy::Reloaded done) { reload(std::move(done)); },
+         .resync = [this] { session_->request_look(); }});
     if (!link)
         return std::unexpected(link.error());
     bus_ = *std::move(link);

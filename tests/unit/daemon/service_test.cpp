@@ -430,7 +430,7 @@ TEST_CASE("a shorter claim.return counts for places that are kept already") {
     (void)bench.send(release, xml(1, 5));
     core::Policy policy;
     policy.claim.return_hold = 20ms;
-    bench.service->apply(policy);
+    bench.service->policy().apply(policy);
     auto end = bench.loop.timer(
         "end", [&] { bench.loop.stop(0); }, loop::Priority::idle);
     end->arm_after(20ms);
@@ -541,12 +541,13 @@ TEST_CASE("a reload takes a good policy, and keeps the old one where the new one
         loop::Loop loop = loop::Loop::create().value();
         auto mail = loop.on_io("loaded", loaded->fd(), EPOLLIN, [&](std::uint32_t) {
             for (CheckedPolicy& policy : loaded->drain())
-                bench.service->apply(std::move(policy));
+                bench.service->policy().apply(std::move(policy));
             loop.stop(0);
         });
         REQUIRE(mail.has_value());
         result = fail(Errc::unavailable, "nobody told");
-        bench.service->reload(*loaded, [&](Result<> done) { result = std::move(done); });
+        bench.service->policy().reload(topology(), *loaded,
+                                       [&](Result<> done) { result = std::move(done); });
         REQUIRE(loop.run().value() == 0);
     };
     reload(std::string(bare) + "[overcommit]\ncpu = 2\n[hook]\ntimeout = \"3s\"\n");
@@ -574,7 +575,7 @@ TEST_CASE("a rule is asked of starts at once, and of guests that run when libvir
     policy.rules["one"] = {.match = "/domain/name = 'web-2'",
                            .action = core::Rule::Action::refuse,
                            .message = "not today"};
-    bench.service->apply(policy);
+    bench.service->policy().apply(policy);
     CHECK(bench.prepare(xml(2, 1)).body == "virtguard: refused web-2: not today (rule one)");
     REQUIRE(bench.prepare(xml(3, 1)).verdict == wire::Verdict::admitted);
     const auto has_problem = [&] {
@@ -750,7 +751,7 @@ TEST_CASE("a ratio is set at run time, survives a kill and a reload, and is rese
     CHECK(bench.set_to("overcommit.cpu").starts_with("1.5, run time by root at 20"));
     bench.start();
     CHECK(bench.set_to("overcommit.cpu").starts_with("1.5, run time by root at 20"));
-    bench.service->apply(load_checked(bench.folder.path() / "etc", topology()));
+    bench.service->policy().apply(load_checked(bench.folder.path() / "etc", topology()));
     CHECK(bench.set_to("overcommit.cpu").starts_with("1.5, run time by root at 20"));
     const auto replaced = bench.policy().replaced;
     REQUIRE(replaced.size() == 1);

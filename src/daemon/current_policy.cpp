@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/current_policy.hpp"
+
+#include <map>
+#include <utility>
+
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "loop/service.hpp"
+#include "policy/settings.hpp"
+#include "wire/hook_conf.hpp"
+
+namespace virtguard::daemon {
+
+namespace {
+
+void log_errors(const std::vector<std::string>& errors) {
+    for (const std::string& error : errors)
+        log(Level::error, "policy: {}", error);
+}
+
+} // namespace
+
+CurrentPolicy::CurrentPolicy(Folders folders, StartPolicy start, FilesThread& files)
+    : folders_(std::move(folders)), files_(files), of_files_(std::move(start.policy)),
+      errors_(std::move(start.errors)), run_time_(folders_.state / "run-time", files) {
+    log_errors(errors_);
+    if (has_errors())
+        log(Level::error, "policy: in force is {}", start.in_force);
+    write_what_others_read();
+}
+
+Result<> CurrentPolicy::watch(loop::Loop& loop, Tell tell) {
+    tell_ = std::move(tell);
+    return run_time_.watch(loop, tell_.changed);
+}
+
+core::Policy CurrentPolicy::in_force() const {
+    return core::in_force(of_files_, run_time_.values());
+}
+
+json::PolicyInForce CurrentPolicy::settings() const {
+    json::PolicyInForce policy{policy::settings(in_force()), errors_};
+    std::map<std::string, core::Setting> of_files;
+    for (core::Setting& each : policy::settings(of_files_))
+        of_files.emplace(each.key, std::move(each));
+    for (const core::Setting& each : policy.settings) {
+        // Only ratios need not be among the settings of the files: they are 1 then.
+        const auto file = of_files.try_emplace(each.key, each.key, Ratio{}.text(), "default").first;
+        if (file->second.origin != each.origin)
+            policy.replaced.push_back(file->second);
+    }
+    return policy;
+}
+
+std::vector<std::string> CurrentPolicy::problems() const {
+    std::vector<std::string> problems;
+    for (const std::string& error : errors_)
+        problems.push_back("policy: " + error);
+    if (!run_time_.problem().empty())
+        problems.push_back("run time: " + run_time_.problem());
+    return problems;
+}
+
+void CurrentPolicy::reload(core::Topology topology, loop::Mailbox<CheckedPolicy>& loaded,
+                           Reloaded done) {
+    const bool taken = files_.run([folder = folders_.policy, topology = std::move(topology),
+                                   &loaded] { (void)loaded.push(load_checked(folder, topology)); });
+    if (taken)
+        return reloads_.push_back(std::move(done));
+    const auto busy =
+        fail(Errc::unavailable, "policy: not reloaded, as reading files does not come to an end");
+    log(Level::error, "{}", busy.error().what);
+    done(busy);
+}
+
+void CurrentPolicy::apply(CheckedPolicy loaded) {
+    Result<> result;
+    if (loaded) {
+        errors_.clear();
+        of_files_ = *std::move(loaded);
+        tell_.in_force();
+        log(Level::notice, "policy: reloaded");
+        write_what_others_read();
+    } else {
+        errors_ = std::move(loaded.error());
+        log_errors(errors_);
+        log(Level::error, "policy: not reloaded, the old one stays in force");
+        result = fail(Errc::invalid, "{}", fmt::join(errors_, "; "));
+    }
+    tell_.changed();
+    if (reloads_.empty())
+        return;
+    Reloaded done = std::move(reloads_.front());
+    reloads_.pop_front();
+    done(std::move(result));
+}
+
+void CurrentPolicy::carry_out(const core::Order& order, std::uint32_t user,
+                              RunTimeStore::Kept done) {
+    const core::Setter by{.time = loop::wall_time(), .uid = user, .user = user == 0 ? "root" : ""};
+    run_time_.set(core::carried_out(run_time_.values(), order, by), std::move(done));
+    tell_.in_force();
+    log(Level::notice, "run time: {}, by {}", core::order_text(order), core::user_text(by));
+    tell_.changed();
+}
+
+/// The hook learns what concerns it, and a good policy is kept for a start with a bad one.
+void CurrentPolicy::write_what_others_read() {
+    const bool taken =
+        files_.run([policy = of_files_, is_good = !has_errors(), folders = folders_] {
+            const wire::HookConf conf{.timeout = policy.hook.timeout,
+                                      .unavailable_denies = policy.hook.unavailable_denies};
+            const auto written = wire::write_hook_conf(folders.state / "hook.conf", conf);
+            if (!written)
+                log(Level::error, "{}; hooks go on with what it says", written.error().what);
+            if (!is_good)
+                return;
+            if (const auto kept = keep_as_last_good(folders.policy, folders.state, policy); !kept)
+                log(Level::warning, "the policy was not kept as the last good one: {}",
+                    kept.error().what);
+        });
+    if (!taken)
+        log(Level::error, "hook.conf: not written, as writing files does not come to an end");
+}
+
+} // namespace virtguard::daemon

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/start_answerer.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "daemon/messages.hpp"
+#include "daemon/read_domain.hpp"
+#include "loop/service.hpp"
+
+namespace virtguard::daemon {
+
+namespace {
+
+/// The hook has given up waiting: what it does now follows hook.unavailable.
+bool is_too_late(const wire::RequestHeader& header) {
+    return loop::now() > exec_time(header) + header.wait;
+}
+
+/// Left of a hook's patience for the answer to reach it.
+constexpr std::chrono::milliseconds answer_margin{100};
+
+Instant end_of_wait(const wire::RequestHeader& header) {
+    return exec_time(header) + header.wait - answer_margin;
+}
+
+} // namespace
+
+/// Nobody was exec'd later than now: a time ahead of ours would outlive all that is told after it.
+Instant exec_time(const wire::RequestHeader& header) {
+    return std::min(header.exec_time, loop::now());
+}
+
+Result<> StartAnswerer::watch(loop::Loop& loop) {
+    auto timer = loop.timer("kept places", [this] { end_returns(); });
+    if (!timer)
+        return std::unexpected(timer.error());
+    timer_ = *std::move(timer);
+    places_changed(); // those that were kept before this daemon began
+    return {};
+}
+
+void StartAnswerer::answer(const wire::Request& request, Reply reply) {
+    ReadDomain read = read_domain(request.body, guard_.questions());
+    if (read.domain) {
+        pages_.read_again(); // ordinary memory is what they leave
+        decide({*std::move(read.domain), request.header, std::move(reply)});
+        return places_changed();
+    }
+    const Error& error = read.domain.error();
+    if (error.code == Errc::invalid)
+        return answer(read.identity, {.decision = core::refuse_invalid(error, guard_.policy())},
+                      exec_time(request.header), reply);
+    log_undecided({}, fmt::format("a start was not decided: {}", error.what));
+    reply(wire::encode_reply(wire::Operation::prepare, wire::Verdict::error, error.what));
+}
+
+void StartAnswerer::decide(Parked start) {
+    const Instant when = exec_time(start.header);
+    if (is_too_late(start.header)) {
+        const bool denied = guard_.policy().hook.unavailable_denies;
+        log_undecided(start.domain,
+                      fmt::format("{} was {} by its hook, which did not wait for the answer",
+                                  printable(start.domain.name), denied ? "refused" : "let in"));
+        if (!denied)
+            guard_.claim(start.domain, when);
+        save_();
+        return start.reply({});
+    }
+    guard_.expire(loop::now());
+    const bool may_wait = loop::now() < end_of_wait(start.header);
+    const auto given =
+        guard_.admit(start.domain, when, may_wait ? core::IfKept::wait : core::IfKept::refuse);
+    if (given)
+        answer(start.domain, *given, when, start.reply);
+    else
+        parked_.push_back(std::move(start));
+}
+
+void StartAnswerer::answer(const core::Domain& domain, const core::Answer& answer, Instant exec,
+                           Reply& reply) {
+    save_(); // first: a daemon that ends here has promised nothing it does not know of
+    note(domain, answer, exec);
+    const bool admitted = answer.decision.admitted();
+    reply(wire::encode_reply(
+        wire::Operation::prepare, admitted ? wire::Verdict::admitted : wire::Verdict::refused,
+        admitted ? std::string() : core::refusal_line(domain.name, answer.decision)));
+}
+
+/// No place is kept any more, or one less, or some start cannot wait longer: decide those that wait
+/// anew.
+void StartAnswerer::end_returns() {
+    pages_.read_again();
+    guard_.expire(loop::now());
+    std::list<Parked> waiting;
+    waiting.swap(parked_);
+    for (Parked& start : waiting)
+        decide(std::move(start));
+    save_();
+    places_changed();
+}
+
+void StartAnswerer::places_changed() {
+    std::optional<Instant> next = guard_.next_return_end();
+    if (!next && !parked_.empty())
+        return timer_->arm(loop::now()); // the guest whose place they wait for has returned
+    for (const Parked& start : parked_) {
+        const Instant end = end_of_wait(start.header);
+        next = next ? std::min(*next, end) : end;
+    }
+    if (next)
+        timer_->arm(*next);
+}
+
+void StartAnswerer::note(const core::Domain& domain, const core::Answer& answer, Instant exec) {
+    for (const std::string& note : answer.demand.notes)
+        log(Level::warning, "{}: {}", printable(domain.name), note);
+    log_start(history_.note(domain, answer, loop::wall_time(), loop::now() - exec));
+}
+
+} // namespace virtguard::daemon

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Answers the hooks that ask whether a start may go on.
+
+#include <functional>
+#include <list>
+#include <optional>
+
+#include "base/error.hpp"
+#include "base/instant.hpp"
+#include "core/guard.hpp"
+#include "core/history.hpp"
+#include "daemon/hook_server.hpp"
+#include "daemon/hugepage_pools.hpp"
+#include "loop/loop.hpp"
+#include "wire/server.hpp"
+
+namespace virtguard::daemon {
+
+/// When the hook was exec'd that asks; now at the latest.
+[[nodiscard]] Instant exec_time(const wire::RequestHeader& header);
+
+class StartAnswerer {
+  public:
+    using Reply = HookServer::Reply;
+
+    /// `save` keeps what the guard knows, and runs before each answer. All of it must outlive this.
+    StartAnswerer(core::Guard& guard, HugepagePools& pages, core::History& history,
+                  std::function<void()> save)
+        : guard_(guard), pages_(pages), history_(history), save_(std::move(save)) {}
+
+    /// Nothing can be answered before.
+    [[nodiscard]] Result<> watch(loop::Loop& loop);
+
+    /// At once, but for a start that fits only in a place kept for a returning guest, which waits
+    /// for the end of that. The bytes are empty where no reply is due.
+    void answer(const wire::Request& request, Reply reply);
+
+    /// Another place is kept than before, or one for another time.
+    void places_changed();
+
+  private:
+    /// A start that waits for a kept place.
+    struct Parked {
+        core::Domain domain;
+        wire::RequestHeader header;
+        Reply reply;
+    };
+
+    void decide(Parked start);
+    void answer(const core::Domain& domain, const core::Answer& answer, Instant exec, Reply& reply);
+    void note(const core::Domain& domain, const core::Answer& answer, Instant exec);
+    void end_returns();
+
+    core::Guard& guard_;
+    HugepagePools& pages_;
+    core::History& history_;
+    std::function<void()> save_;
+    std::list<Parked> parked_;
+    std::optional<loop::Timer> timer_; ///< the end of a kept place, or of a wait for one
+};
+
+} // namespace virtguard::daemon
