@@ -24,6 +24,10 @@ inline void set(std::vector<std::uint64_t>& words, std::size_t bit) {
 inline void clear(std::vector<std::uint64_t>& words, std::size_t bit) {
     words[bit / word_bits] &= ~(std::uint64_t{1} << (bit % word_bits));
 }
+inline void unite(std::vector<std::uint64_t>& words, const std::vector<std::uint64_t>& other) {
+    for (std::size_t i = 0; i < words.size(); ++i)
+        words[i] |= other[i];
+}
 inline bool has_any(const std::vector<std::uint64_t>& words) {
     return std::ranges::any_of(words, [](std::uint64_t word) { return word != 0; });
 }

@@ -34,6 +34,7 @@ Occupancy::Occupancy(const std::map<int, std::int64_t>& allocatable, PoolRules r
     sites_.resize(static_cast<std::size_t>(last) + 1);
     known_.resize(sites_.size() / word_bits + 1);
     open_.resize(known_.size());
+    closed_.resize(known_.size());
     reached_.resize(known_.size());
     site_from_.resize(sites_.size());
     for (const auto& [place, amount] : allocatable) {
@@ -254,7 +255,9 @@ std::ptrdiff_t Occupancy::search(const Words& from) {
         queue_.push_back(site);
         return true;
     });
-    for (std::size_t next = 0; next < queue_.size(); ++next)
+    for (std::size_t next = 0; next < queue_.size(); ++next) {
+        if (has(closed_, queue_[next]))
+            continue;
         for (const Index class_index : sites_[queue_[next]].classes) {
             if (has(reached_classes_, class_index))
                 continue;
@@ -268,6 +271,7 @@ std::ptrdiff_t Occupancy::search(const Words& from) {
             }
             reach(class_index);
         }
+    }
     return -1;
 }
 

@@ -200,6 +200,7 @@ class Occupancy {
     Int128 uncarried_ = 0;
     std::uint64_t version_ = 0;
     bool trying_ = false; ///< what is done now will be undone
+    Words closed_;        ///< where it was proven, while trying, that no room is to be had
 
     // The last search: what it reached, and from which class it came to a site and from which site
     // to a class. Small, since a search goes through all of it.

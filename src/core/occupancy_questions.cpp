@@ -14,35 +14,107 @@ IdSet Occupancy::part_of(const Words& sites, const IdSet& named) {
     return has_any(sites) ? IdSet::from_words(sites) : named;
 }
 
-/// Holds loads and takes them away again; the parts in which they did not fit.
+namespace {
+
+/// Parts of a pool that have no place in common: those that meet become one.
+class DisjointParts {
+  public:
+    using Words = std::vector<std::uint64_t>;
+
+    explicit DisjointParts(std::size_t sites) : part_at_(sites, none) {}
+
+    /// At least one site; joined with the parts that it meets.
+    void add(Words sites) {
+        const std::size_t fresh = parts_.size();
+        parts_.emplace_back(sites);
+        for_each_bit(sites, [&](std::uint32_t site) {
+            const std::size_t met = std::exchange(part_at_[site], fresh);
+            if (met != none && met != fresh)
+                join(met, fresh);
+            return true;
+        });
+    }
+    /// Whether all of them, at least one, are of the same part.
+    [[nodiscard]] bool has_in_one(const Words& sites) const {
+        const std::size_t part = part_at_[*first_common_bit(sites, sites, 0, sites.size())];
+        return part != none && is_within(sites, parts_[part], 0, sites.size());
+    }
+    [[nodiscard]] std::vector<IdSet> sets() const {
+        std::vector<IdSet> sets;
+        for (const Words& part : parts_)
+            if (has_any(part))
+                sets.push_back(IdSet::from_words(part));
+        return sets;
+    }
+
+  private:
+    static constexpr std::size_t none = SIZE_MAX;
+
+    void join(std::size_t from, std::size_t into) {
+        for_each_bit(parts_[from], [&](std::uint32_t site) {
+            part_at_[site] = into;
+            return true;
+        });
+        unite(parts_[into], std::exchange(parts_[from], Words(parts_[from].size())));
+    }
+
+    std::vector<Words> parts_;         ///< empty where it was joined with another
+    std::vector<std::size_t> part_at_; ///< by site
+};
+
+/// Adds a set to those of places without room, joined with the ones that it meets, or with all.
+void add_set(std::vector<IdSet>& sets, IdSet added, bool joins_all) {
+    std::erase_if(sets, [&](const IdSet& other) {
+        const bool joined = joins_all || other.intersects(added);
+        if (joined)
+            added |= other;
+        return joined;
+    });
+    sets.push_back(std::move(added));
+}
+
+} // namespace
+
+/// Holds loads and takes them away again; the parts in which they did not fit. Where a part has no
+/// room to be had, nothing more is tried and no search goes through it again, so that thousands of
+/// loads that do not fit cost no more searches in vain than there are places.
 std::vector<IdSet> Occupancy::try_out(std::span<const Load> loads, bool& none_carried) {
-    std::vector<IdSet> parts;
+    DisjointParts parts(sites_.size());
+    std::vector<IdSet> without_room;
+    std::vector<const Load*> held;
     trying_ = true;
     none_carried = true;
     const std::uint64_t version = version_;
     for (const Load& load : loads) {
+        if (Words sites = words_of(*load.places);
+            has_any(sites) && is_within(sites, closed_, 0, sites.size())) {
+            if (!parts.has_in_one(sites))
+                parts.add(std::move(sites));
+            continue;
+        }
         const Int128 before = uncarried_;
+        held.push_back(&load);
         hold(*load.places, load.whole, load.amount);
         const Int128 missing = uncarried_ - before;
         none_carried &= missing == static_cast<Int128>(load.amount) * rules_.weights.of(load.whole);
         if (missing == 0)
             continue;
         // Its last search found no room: what it reached is the proof.
-        IdSet part = part_of(reached_, *load.places);
-        std::erase_if(parts, [&](const IdSet& other) {
-            const bool joined = other.intersects(part) || !has_any(known_);
-            if (joined)
-                part |= other;
-            return joined;
-        });
-        parts.push_back(std::move(part));
+        unite(closed_, reached_);
+        if (has_any(reached_))
+            parts.add(reached_);
+        else
+            add_set(without_room, *load.places, /*joins_all=*/!has_any(known_));
     }
-    for (const Load& load : loads)
-        hold(*load.places, load.whole, -load.amount);
+    std::ranges::fill(closed_, 0);
+    for (const Load* load : held)
+        hold(*load->places, load->whole, -load->amount);
     version_ = version;
     trying_ = false;
-    std::ranges::sort(parts, {}, &IdSet::first);
-    return parts;
+    std::vector<IdSet> sets = parts.sets();
+    sets.insert(sets.end(), without_room.begin(), without_room.end());
+    std::ranges::sort(sets, {}, &IdSet::first);
+    return sets;
 }
 
 namespace {
@@ -133,10 +205,14 @@ bool Occupancy::surely_fits_alone(std::span<const Load> loads) const {
 }
 
 bool Occupancy::is_bound_to(const IdSet& part, const IdSet& places) const {
-    if (places.is_subset_of(part))
-        return true;
-    const Words sites = words_of(places);
-    return has_any(sites) && is_within(sites, words_of(part), 0, sites.size());
+    bool has_sites = false; // without the words_of() of each: it is asked of many
+    for (std::size_t i = 0; i < std::min(places.words().size(), known_.size()); ++i) {
+        const std::uint64_t sites = places.words()[i] & known_[i];
+        if ((sites & ~(i < part.words().size() ? part.words()[i] : 0)) != 0)
+            return false;
+        has_sites |= sites != 0;
+    }
+    return has_sites || places.is_subset_of(part);
 }
 
 bool Occupancy::is_whole_pool(const IdSet& part) const {

@@ -2,16 +2,19 @@
 // What a decision costs on a large host that is nearly full: from a domain (its XML already read)
 // to the answer, the claim and the text of the refusal.
 //
-//     decide-bench [SEED]
+//     decide-bench [SEED [hostile]]
 //
 // Guests float, are bound to sets of PUs and nodes, are pinned, or use hugepages, over a given
 // number of distinct sets; they are let in one by one until the host is 99.8 % full. Then single
-// starts are timed; each that is admitted is released again, so that all meet the same host. At
-// last all guests run, and rounds of looking at what they occupy are timed.
+// starts are timed; each that is admitted is released again, so that all meet the same host. Then
+// all guests run, and rounds of looking at what they occupy are timed. At last domains are checked
+// that are made to be dear: thousands of vCPUs, each on a set of its own; with a word behind the
+// seed only these.
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <map>
 #include <optional>
 #include <random>
@@ -170,6 +173,13 @@ class Crowd {
         return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
     }
 
+    /// The microseconds of the processor's time that a check takes, and what it found.
+    std::pair<double, Decision> check(const Domain& domain) {
+        const std::clock_t begin = std::clock();
+        const Answer answer = guard_->check(domain);
+        return {1e6 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, answer.decision};
+    }
+
     Domain next_guest(std::int64_t vcpus, std::int64_t memory) {
         Domain domain{.name = fmt::format("guest-{}", ++count_), .uuid = Uuid{}};
         for (std::size_t i = 0; i < sizeof count_; ++i)
@@ -279,11 +289,76 @@ double measure(const Shape& shape, unsigned seed) {
     return median;
 }
 
-} // namespace
+/// A set of a vCPU of a domain, by its number, on a host with so many PUs.
+struct Hostile {
+    const char* what;
+    IdSet (*set)(int vcpu, int pus);
+};
 
-int main(int argc, char** argv) {
-    const auto seed = static_cast<unsigned>(argc > 1 ? parse_unsigned(argv[1]).value_or(1) : 1);
-    fmt::print("decide, seed {}\n", seed);
+IdSet random_set(int vcpu, int pus, int one_in) {
+    std::mt19937 random(static_cast<unsigned>(vcpu));
+    IdSet set;
+    for (int pu = 0; pu < pus; ++pu)
+        if (random() % static_cast<unsigned>(one_in) == 0)
+            set.insert(pu);
+    return set.empty() ? IdSet{0} : set;
+}
+
+IdSet range_from(int first, int width, int pus) {
+    return IdSet::range(first % pus, std::min(first % pus + width - 1, pus - 1));
+}
+
+const Hostile hostile[] = {
+    {"half of the PUs", [](int vcpu, int pus) { return random_set(vcpu, pus, 2); }},
+    {"some 2 % of the PUs", [](int vcpu, int pus) { return random_set(vcpu, pus, 50); }},
+    {"ranges that overlap",
+     [](int vcpu, int pus) { return range_from(vcpu, 2 + vcpu / pus, pus); }},
+    {"ranges that grow", [](int vcpu, int pus) { return range_from(0, 1 + vcpu % pus, pus); }},
+    {"pairs",
+     [](int vcpu, int pus) {
+         const int first = vcpu % pus;
+         return IdSet{first, (first + 1 + vcpu / pus) % pus};
+     }},
+    {"pairs in parts of their own",
+     [](int vcpu, int pus) {
+         const int first = vcpu * 4 % pus;
+         return IdSet{first + vcpu * 4 / pus % 2, first + 2 + vcpu * 4 / pus / 2 % 2};
+     }},
+    {"one PU each", [](int vcpu, int pus) { return IdSet{vcpu % pus}; }},
+};
+
+void measure_hostile(const Shape& shape, unsigned seed) {
+    constexpr int vcpus = 4000;
+    Crowd crowd(shape, seed);
+    crowd.fill();
+    const int pus = shape.nodes * shape.pus_per_node;
+    fmt::print("  {} vCPUs checked on {} nodes x {} PUs with {} guests on {} sets\n", vcpus,
+               shape.nodes, shape.pus_per_node, crowd.guests(), shape.sets);
+    for (const Hostile& each : hostile) {
+        Domain domain = crowd.next_guest(1, mib);
+        std::map<IdSet, std::int64_t> counts;
+        for (int vcpu = 0; vcpu < vcpus; ++vcpu)
+            ++counts[each.set(vcpu, pus)];
+        domain.vcpus.clear();
+        for (const auto& [set, count] : counts)
+            domain.vcpus.push_back({.cpus = set, .current = count, .maximum = count});
+        Series series;
+        std::size_t reasons = 0;
+        for (int i = 0; i < 5; ++i) {
+            domain.current_memory = domain.memory.front().size = (1 + i) * mib;
+            // One vCPU more each time, so that no refusal is remembered.
+            domain.vcpus.front().current = domain.vcpus.front().maximum =
+                counts.begin()->second + i;
+            const auto [microseconds, decision] = crowd.check(domain);
+            series.all.push_back(microseconds);
+            reasons = decision.reasons.size();
+        }
+        fmt::print("    {:<28} {:5} sets   median {:9.0f} us   {} reasons\n", each.what,
+                   counts.size(), series.quantile(0.5), reasons);
+    }
+}
+
+void measure_crowds(unsigned seed) {
     const double small = measure({.guests = 1'000, .sets = 100}, seed);
     const double large = measure({.guests = 10'000, .sets = 100}, seed);
     fmt::print("  ratio of the medians, 10,000 guests to 1,000: {:.2f}\n", large / small);
@@ -291,5 +366,17 @@ int main(int argc, char** argv) {
         (void)measure({.sets = sets}, seed);
     for (const int sets : {100, 1'000, 4'000})
         (void)measure({.nodes = 64, .pus_per_node = 32, .sets = sets}, seed);
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    const auto seed = static_cast<unsigned>(argc > 1 ? parse_unsigned(argv[1]).value_or(1) : 1);
+    fmt::print("decide, seed {}\n", seed);
+    if (argc <= 2)
+        measure_crowds(seed);
+    measure_hostile({.guests = 1, .sets = 1}, seed);
+    measure_hostile({.sets = 1'000}, seed);
+    measure_hostile({.nodes = 64, .pus_per_node = 32, .sets = 1'000}, seed);
     return EXIT_SUCCESS;
 }

@@ -177,7 +177,8 @@ Policy random_policy(Dice& dice, const Topology& topology) {
 void add_vcpus(Dice& dice, const Topology& topology, Domain& domain) {
     const IdSet named = topology.online | topology.offline | IdSet{13};
     std::vector<std::optional<IdSet>> sets;
-    for (int groups = dice.below(4); groups > 0; --groups) {
+    // Now and then more vCPUs than the host has CPUs, on many sets.
+    for (int groups = dice.below(dice.one_in(8) ? 30 : 4); groups > 0; --groups) {
         std::optional<IdSet> cpus;
         if (dice.one_in(3))
             cpus = IdSet{named.ids()[static_cast<std::size_t>(dice.below(named.count()))]};

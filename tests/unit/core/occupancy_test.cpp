@@ -93,7 +93,7 @@ class Pair {
         if (below(3) > 0 && questions_.size() > 2)
             return questions_[static_cast<std::size_t>(below(static_cast<int>(questions_.size())))];
         std::vector<Held> loads;
-        for (int count = 1 + below(3); count > 0; --count)
+        for (int count = 1 + below(below(4) == 0 ? 30 : 3); count > 0; --count)
             loads.push_back(random_load());
         questions_.push_back(loads);
         return loads;
@@ -177,6 +177,25 @@ TEST_CASE("what one guest can have is asked of an empty pool at ratio 1") {
     CHECK(occupancy.short_parts(std::vector<Load>{{&first, false, 4}, {&both, false, 4}}).empty());
     CHECK(short_on({{&first, false, 4}, {&both, false, 5}}) == both);
     CHECK(short_on({{&first, true, 5}, {&both, false, 1}}) == first);
+}
+
+TEST_CASE("parts that are short are one when a load may lie in both") {
+    Occupancy occupancy({{0, 1}, {1, 1}, {2, 1}, {3, 1}, {4, 9}}, PoolRules{});
+    const IdSet left{0, 1};
+    const IdSet right{2, 3};
+    const IdSet middle{1, 2};
+    const IdSet elsewhere{3, 4};
+    std::vector<Load> loads{
+        {&left, false, 3}, {&right, false, 3}, {&elsewhere, false, 2}, {&left, true, 1}};
+    const auto parts = [&] {
+        std::vector<IdSet> places;
+        for (const ShortPart& part : occupancy.short_parts(loads))
+            places.push_back(part.places);
+        return places;
+    };
+    CHECK(parts() == std::vector{left, right});
+    loads.push_back({&middle, false, 1});
+    CHECK(parts() == std::vector{left | right});
 }
 
 TEST_CASE("a refusal is not remembered beyond what it stands on") {
