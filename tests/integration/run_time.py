@@ -123,19 +123,18 @@ class RunTime(on_bus.BusTest):
 
     def test_maintenance_refuses_new_starts_and_no_others_until_it_is_over(self):
         self.assertEqual(self.mode().splitlines(), ["enforce", "set by: default"])
-        self.assertEqual(self.hook(PREPARE, xml("mail", 2, 1))[0], ADMITTED)
-        self.hook(STARTED, xml("mail", 2, 1))
+        of_libvirt = xml("test", 0, 1).replace("00000000-0000-4000-8000-000000000000", "6695eb01-f6a4-8304-79aa-97f2502e193f")
         self.mode("maintenance", "--message", "new kernel at noon")
         self.kill()
         self.assertRegex(self.mode(), rf"^maintenance: new kernel at noon\sset by: {WHO}\sin files: enforce \(default\)\s$")
         self.assertEqual(self.property("Mode"), "maintenance")
         self.assertIn("mode maintenance\nmaintenance: new kernel at noon\n", self.ctl("status").stdout)
         self.assertEqual(self.hook(PREPARE, xml("new", 3, 1))[0], REFUSED)
-        self.hook(RELEASE, xml("mail", 2, 1))
-        self.assertEqual(self.hook(PREPARE, xml("mail", 2, 1))[0], ADMITTED)
+        self.hook(RELEASE, of_libvirt)
+        self.assertEqual(self.hook(PREPARE, of_libvirt)[0], ADMITTED)
         recent = self.method("RecentDecisions", "u", "9")[0]
         self.assertEqual([[start[1], start[4], [reason[0] for reason in start[5]]] for start in recent],
-                         [["mail", "admit", []], ["new", "refuse", ["policy-rule"]]])
+                         [["test", "admit", []], ["new", "refuse", ["policy-rule"]]])
         self.method("SetMode", "ss", "reset", "")
         self.wait_for(lambda: self.property("Mode") == "enforce", "over")
         self.assertEqual(self.hook(PREPARE, xml("new", 3, 1))[0], ADMITTED)
