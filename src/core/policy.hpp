@@ -88,6 +88,16 @@ struct ReservePolicy {
     friend bool operator==(const ReservePolicy&, const ReservePolicy&) = default;
 };
 
+/// [storage]
+struct StoragePolicy {
+    /// Folders, absolute: guests' images are on the file systems that hold them. None: storage is
+    /// not counted.
+    std::vector<std::string> paths{"/var/lib/libvirt/images"};
+    bool unknown_refuses = false; ///< unknown = "refuse"
+
+    friend bool operator==(const StoragePolicy&, const StoragePolicy&) = default;
+};
+
 struct MetricsPolicy {
     std::string textfile_folder; ///< absolute; "": metrics are written nowhere
 
@@ -160,6 +170,7 @@ struct Policy {
     HookPolicy hook;
     ClaimPolicy claim;
     ReservePolicy reserve;
+    StoragePolicy storage;
     SchedulerPolicy scheduler;
     std::map<std::string, Rule> rules; ///< by name
     MetricsPolicy metrics;

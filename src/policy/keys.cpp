@@ -28,6 +28,7 @@ using Action = core::Rule::Action;
 constexpr std::array action_words{Word<Action>{"refuse", Action::refuse},
                                   Word<Action>{"exempt", Action::exempt},
                                   Word<Action>{"observe", Action::observe}};
+constexpr std::array unknown_words{Word<bool>{"admit", false}, Word<bool>{"refuse", true}};
 constexpr std::array unavailable_words{Word<bool>{"allow", false}, Word<bool>{"deny", true}};
 
 /// Reads the value and stores it where the members lead.
@@ -160,6 +161,7 @@ using core::MetricsPolicy;
 using core::Overhead;
 using core::ReservePolicy;
 using core::SchedulerPolicy;
+using core::StoragePolicy;
 
 constexpr Key known_keys[] = {
     {"mode", set<read_word<mode_words>, &Policy::mode>},
@@ -196,6 +198,9 @@ constexpr Key known_keys[] = {
     {"reserve.memory", set<read_size, &Policy::reserve, &ReservePolicy::memory>},
     {"reserve.node.<node>.memory", set_node_memory},
     {"reserve.node.<node>.hugepages.<page-size>", set_node_hugepages},
+    {"storage.paths", set<read_folders, &Policy::storage, &StoragePolicy::paths>},
+    {"storage.unknown",
+     set<read_word<unknown_words>, &Policy::storage, &StoragePolicy::unknown_refuses>},
     {"scheduler.default", set<read_name, &Policy::scheduler, &SchedulerPolicy::default_name>},
     {"scheduler.accept-default",
      set<read_bool, &Policy::scheduler, &SchedulerPolicy::accept_default>},

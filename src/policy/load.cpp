@@ -70,6 +70,14 @@ Value value_of(const toml::node& node) {
         return text->get();
     if (node.is_table())
         return Unfit{"a table"};
+    if (const auto* array = node.as_array()) {
+        Strings strings;
+        for (const toml::node& each : *array)
+            if (const auto* text = each.as_string())
+                strings.push_back(text->get());
+        if (strings.size() == array->size())
+            return strings;
+    }
     return Unfit{node.is_array() ? "an array" : "a date or time"};
 }
 

@@ -30,7 +30,8 @@ class Settings {
     explicit Settings(const core::Policy& policy) : policy_(policy) {}
 
     std::vector<core::Setting> list() && {
-        add("mode", toml_string(policy_.maintenance ? "maintenance" : core::mode_name(policy_.mode)));
+        add("mode",
+            toml_string(policy_.maintenance ? "maintenance" : core::mode_name(policy_.mode)));
         for (const auto& [resource, ratio] : policy_.overcommit)
             add(fmt::format("overcommit.{}", resource.name()), ratio.text());
         for (const auto& [resource, mode] : policy_.resource_mode)
@@ -43,6 +44,7 @@ class Settings {
         add("claim.lease", duration(policy_.claim.lease));
         add("claim.return", duration(policy_.claim.return_hold));
         add_reserve();
+        add_storage();
         add_scheduler();
         add_rules();
         if (!policy_.metrics.textfile_folder.empty())
@@ -104,6 +106,15 @@ class Settings {
                 add(fmt::format("reserve.node.{}.hugepages.{}", node, format_iec(page_size)),
                     size(bytes));
         }
+    }
+
+    void add_storage() {
+        const core::StoragePolicy& storage = policy_.storage;
+        std::string paths;
+        for (const std::string& path : storage.paths)
+            paths += fmt::format("{}{}", paths.empty() ? "" : ", ", toml_string(path));
+        add("storage.paths", fmt::format("[{}]", paths));
+        add("storage.unknown", word(storage.unknown_refuses, "refuse", "admit"));
     }
 
     void add_scheduler() {

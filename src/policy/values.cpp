@@ -46,6 +46,7 @@ struct Describe {
     std::string operator()(const std::string& value) const {
         return fmt::format("{} is a string", quote(value));
     }
+    std::string operator()(const Strings&) const { return "this is an array"; }
     std::string operator()(const Unfit& value) const {
         return fmt::format("this is {}", value.kind);
     }
@@ -183,6 +184,19 @@ Result<std::string> read_folder(const Value& value) {
     if (!text->starts_with('/') || text->size() >= PATH_MAX || has_control_characters(*text))
         return fail(Errc::invalid, "{} is not a folder: expected an absolute path", quote(*text));
     return *text;
+}
+
+Result<std::vector<std::string>> read_folders(const Value& value) {
+    const auto* folders = std::get_if<Strings>(&value);
+    if (folders == nullptr)
+        return wrong_type(value, "an array of strings such as [\"/srv/images\"]");
+    if (folders->size() > max_storage_paths)
+        return fail(Errc::invalid, "these are {} folders: expected at most {}", folders->size(),
+                    max_storage_paths);
+    for (const std::string& folder : *folders)
+        if (const auto read = read_folder(folder); !read)
+            return std::unexpected(read.error());
+    return *folders;
 }
 
 } // namespace virtguard::policy

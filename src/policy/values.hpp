@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/idset.hpp"
@@ -17,11 +18,14 @@
 
 namespace virtguard::policy {
 
-/// A TOML value that no key takes: "an array", "a table", "a date or time".
+/// A TOML value that no key takes: "an array" of other things than strings, "a table", "a date or
+/// time".
 struct Unfit {
     std::string_view kind;
 };
-using Value = std::variant<bool, std::int64_t, double, std::string, Unfit>;
+/// An array of nothing but strings.
+using Strings = std::vector<std::string>;
+using Value = std::variant<bool, std::int64_t, double, std::string, Strings, Unfit>;
 
 /// "5 is an integer: expected ...".
 [[nodiscard]] std::unexpected<Error> wrong_type(const Value& value, std::string_view expected);
@@ -66,6 +70,10 @@ inline constexpr std::size_t max_xpath_bytes = 4096;
 
 /// A folder: absolute, below PATH_MAX bytes, without control characters.
 [[nodiscard]] Result<std::string> read_folder(const Value& value);
+
+/// Folders: an array of at most max_storage_paths of them.
+inline constexpr std::size_t max_storage_paths = 16;
+[[nodiscard]] Result<std::vector<std::string>> read_folders(const Value& value);
 
 /// One word of a choice and what it means.
 template <class T>

@@ -213,6 +213,12 @@ TEST_CASE("a key changes what it names and nothing else") {
                      [](Policy& p) { p.scheduler.accept["cortex"] = {"cortex*", {}}; }},
                     {"[scheduler.accept.'a b*']\nmode = 'observe'",
                      [](Policy& p) { p.scheduler.accept["a b*"] = {"a b*", Mode::observe}; }},
+                    {"storage.paths = ['/srv/a b', \"/srv/c\"]",
+                     [](Policy& p) { p.storage.paths = {"/srv/a b", "/srv/c"}; }},
+                    {"storage.paths = []", [](Policy& p) { p.storage.paths.clear(); }},
+                    {"storage.unknown = 'admit'", [](Policy&) {}},
+                    {"storage.unknown = 'refuse'",
+                     [](Policy& p) { p.storage.unknown_refuses = true; }},
                     {"metrics.textfile-folder = '/srv/a b'",
                      [](Policy& p) { p.metrics.textfile_folder = "/srv/a b"; }},
                 }));
@@ -342,6 +348,17 @@ TEST_CASE("a wrong value is an error that says what was expected") {
          "multiple of 2Mi"},
         {"reserve.node.0.hugepages = '2MiB'",
          "p:1:28: reserve.node.0.hugepages: \"2MiB\" is a string: expected a table"},
+        {"storage.paths = '/srv'", "p:1:17: storage.paths: \"/srv\" is a string: expected an array "
+                                   "of strings such as [\"/srv/images\"]"},
+        {"storage.paths = ['/srv', 1]", "p:1:17: storage.paths: this is an array: expected an "
+                                        "array of strings such as [\"/srv/images\"]"},
+        {"storage.paths = ['images']",
+         "p:1:17: storage.paths: \"images\" is not a folder: expected "
+         "an absolute path"},
+        {"storage.paths = ['/','/','/','/','/','/','/','/','/','/','/','/','/','/','/','/','/']",
+         "p:1:17: storage.paths: these are 17 folders: expected at most 16"},
+        {"storage.unknown = true", "p:1:19: storage.unknown: true is a boolean: expected \"admit\" "
+                                   "or \"refuse\""},
         {"scheduler.default = ''", "p:1:21: scheduler.default: \"\" is not a name: expected 1 to "
                                    "255 bytes without control characters"},
         {"scheduler.default = 7", "p:1:21: scheduler.default: 7 is an integer: expected a string"},
@@ -413,16 +430,16 @@ TEST_CASE("an unknown key is an error that helps to find the right one") {
          "p:2:1: memory.virtio_mem: unknown key; did you mean \"virtio-mem\"?"},
         {"timeout = '2s'",
          "p:1:1: timeout: unknown key: expected one of mode, overcommit, "
-         "resource-mode, memory, cpu, hook, claim, reserve, scheduler, rule, metrics"},
+         "resource-mode, memory, cpu, hook, claim, reserve, storage, scheduler, rule, metrics"},
         {"claim.'' = 1", "p:1:7: claim.\"\": unknown key: expected one of lease, return"},
         {"'memory.count' = 'current'",
          "p:1:1: \"memory.count\": unknown key: expected one of mode, overcommit, resource-mode, "
-         "memory, cpu, hook, claim, reserve, scheduler, rule, metrics"},
+         "memory, cpu, hook, claim, reserve, storage, scheduler, rule, metrics"},
         {"[scheduler.accept.a]\nshare = {}",
          "p:2:1: scheduler.accept.a.share: unknown key: expected one of match, mode, quota"},
-        {"[storage]\npaths = []",
-         "p:1:2: storage: unknown key: expected one of mode, overcommit, "
-         "resource-mode, memory, cpu, hook, claim, reserve, scheduler, rule, metrics"},
+        {"[disks]\npaths = []",
+         "p:1:2: disks: unknown key: expected one of mode, overcommit, "
+         "resource-mode, memory, cpu, hook, claim, reserve, storage, scheduler, rule, metrics"},
         {"[rules.maintenance]\npriority = 10", "p:1:2: rules: unknown key; did you mean \"rule\"?"},
         {"overcommit.cpus = 2",
          "p:1:12: overcommit.cpus: \"cpus\" is not a resource; did you mean \"cpu\"?"},
@@ -584,7 +601,7 @@ TEST_CASE("all errors are told at once, in the order of the files and their line
               {"c", "[hook]\ntimeout = '0s'\n"},
           }) ==
           Lines{"a:1:1: zeal: unknown key: expected one of mode, overcommit, resource-mode, "
-                "memory, cpu, hook, claim, reserve, scheduler, rule, metrics",
+                "memory, cpu, hook, claim, reserve, storage, scheduler, rule, metrics",
                 "a:2:8: mode: \"on\" is not one of its values: expected \"enforce\", \"observe\" "
                 "or \"off\"",
                 "a:4:9: memory.nodes: \"9-1\" is not a list of ids: expected such as \"0-3,8\", "

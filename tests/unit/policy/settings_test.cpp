@@ -57,6 +57,9 @@ memory = "4GiB"
 [reserve.node.1]
 memory = 12345
 hugepages = { "2Mi" = "128MiB" }
+[storage]
+paths = ["/srv/a", '/srv/"b"']
+unknown = "refuse"
 [scheduler]
 default = 'a "b" \c'
 accept-default = false
