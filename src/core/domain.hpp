@@ -14,6 +14,7 @@
 #include "base/idset.hpp"
 #include "base/uuid.hpp"
 #include "core/question.hpp"
+#include "core/storage.hpp"
 
 namespace virtguard::core {
 
@@ -88,6 +89,7 @@ struct Domain {
     std::int64_t iothreads = 0;
     std::int64_t video_ram = 0; ///< bytes, of all video devices; libvirt's defaults where not given
     bool tpm = false;           ///< an emulated TPM
+    std::vector<Disk> disks;    ///< those that may grow, each image once
 
     /// What the policy asked when the XML was read; a policy since then may ask more.
     Facts facts;

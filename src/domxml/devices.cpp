@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/domain.hpp"
 #include "domxml/values.hpp"
@@ -43,6 +46,40 @@ bool is_vfio_disk(Element disk) {
             return true;
     }
     return false;
+}
+
+/// A disk in a file that the guest may write to: of a chain of images the first. Nothing for any
+/// other. A volume of a pool says nothing of where it is.
+std::optional<core::Disk> read_disk(Element disk) {
+    const Element source = disk.child("source");
+    std::string path = source.attribute("file").value_or("");
+    if (disk.attribute("type").value_or("file") != "file" ||
+        disk.attribute("device").value_or("disk") != "disk" || disk.child("readonly") ||
+        path.empty())
+        return std::nullopt;
+    // libvirt adds this to the name of the file it makes, which stands in the XML once it runs.
+    const bool has_begun = path.contains(".TRANSIENT");
+    return core::Disk{.image = {.path = std::move(path),
+                                .format = disk.child("driver").attribute("type").value_or("raw")},
+                      .begins_anew = static_cast<bool>(disk.child("transient")) && !has_begun};
+}
+
+Result<std::vector<core::Disk>> read_disks(Element root) {
+    std::vector<core::Disk> result;
+    for (const Element devices : root.children("devices")) {
+        for (const Element element : devices.children("disk")) {
+            auto disk = read_disk(element);
+            if (!disk)
+                continue;
+            if (result.size() == core::max_disks)
+                return element.invalid("<disk>: more than {} in files", core::max_disks);
+            result.push_back(*std::move(disk));
+        }
+    }
+    std::ranges::stable_sort(result, {}, &core::Disk::image);
+    const auto again = std::ranges::unique(result, {}, &core::Disk::image);
+    result.erase(again.begin(), again.end());
+    return result;
 }
 
 /// What libvirt takes for a <video> that names no model.
@@ -144,6 +181,10 @@ Result<Devices> read_devices(Element root) {
     if (!video_ram)
         return std::unexpected(video_ram.error());
     result.video_ram = *video_ram;
+    auto disks = read_disks(root);
+    if (!disks)
+        return std::unexpected(disks.error());
+    result.disks = *std::move(disks);
     return result;
 }
 

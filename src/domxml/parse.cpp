@@ -112,12 +112,13 @@ Result<> add_memory_and_devices(Element root, core::Domain& domain) {
     domain.locked = memory->locked;
     domain.preallocated = memory->preallocated;
     domain.file_backed = memory->file_backed;
-    const auto devices = read_devices(root);
+    auto devices = read_devices(root);
     if (!devices)
         return std::unexpected(devices.error());
     domain.vfio_devices = devices->vfio;
     domain.video_ram = devices->video_ram;
     domain.tpm = devices->tpm;
+    domain.disks = std::move(devices->disks);
     return {};
 }
 

@@ -24,7 +24,7 @@ inline constexpr int max_memory_parts = 1024;
 /// Different sets of CPUs among the pins of one guest's vCPUs. QEMU knows 4096 vCPUs; deciding on
 /// as many sets on a host of thousands of CPUs takes seconds, and on more of them minutes.
 inline constexpr std::size_t max_vcpu_sets = 4096;
-/// I/O threads of one guest.
+/// I/O threads of one guest. (And core::max_disks of its disks.)
 inline constexpr int max_iothreads = 16384;
 
 /// The namespace of <virtguard:admission> in a domain's <metadata>.

@@ -96,6 +96,11 @@ Json domain_json(const Domain& domain) {
                                  {"maximum", group.maximum}});
     for (const MemoryPart& part : domain.memory)
         json["memory"].push_back(part_json(part));
+    json["disks"] = Json::array();
+    for (const core::Disk& disk : domain.disks)
+        json["disks"].push_back({{"path", disk.image.path},
+                                 {"format", disk.image.format},
+                                 {"begins_anew", disk.begins_anew}});
     for (const auto& [name, member] : numbers)
         json[name] = domain.*member;
     for (const auto& [name, member] : flags)
@@ -104,6 +109,12 @@ Json domain_json(const Domain& domain) {
     for (const auto& [key, fact] : domain.facts)
         json["facts"][key] = fact.problem.empty() ? Json(fact.value) : Json(fact.problem);
     return json;
+}
+
+core::Disk read_disk(const Json& json) {
+    return {.image = {.path = json.at("path").get<std::string>(),
+                      .format = json.at("format").get<std::string>()},
+            .begins_anew = json.at("begins_anew").get<bool>()};
 }
 
 core::Facts read_facts(const Json& json) {
@@ -130,8 +141,12 @@ Domain read_domain(const Json& json) {
         domain.*member = read_amount(json.at(name));
     for (const auto& [name, member] : flags)
         domain.*member = json.at(name).get<bool>();
-    if (json.contains("facts")) // daemons before this one did not write them
+    // Daemons before this one did not write these.
+    if (json.contains("facts"))
         domain.facts = read_facts(json.at("facts"));
+    if (json.contains("disks"))
+        for (const Json& disk : require_array(json.at("disks")))
+            domain.disks.push_back(read_disk(disk));
     return domain;
 }
 

@@ -49,6 +49,50 @@ TEST_CASE("VFIO and vDPA devices are found wherever they stand") {
     CHECK(with_devices(device).vfio_devices == expected);
 }
 
+TEST_CASE("disks in files that the guest may write to may grow") {
+    using Disks = std::vector<core::Disk>;
+    const Disks none;
+    const Disks raw{{.image = {"/a", "raw"}}};
+    const auto [devices, expected] = GENERATE_REF(table<std::string, Disks>({
+        {"<disk type='file' device='disk'><driver name='qemu' type='qcow2'/><source file='/a'/>"
+         "</disk>",
+         {{.image = {"/a", "qcow2"}}}},
+        {"<disk><source file='/a'/></disk>", raw}, // libvirt's defaults
+        {"<disk type='file'><driver name='qemu'/><source file='/a'/></disk>", raw},
+        {"<disk type='file'><source file='/a'/><shareable/></disk>", raw},
+        {"<disk type='file'><source file='/a'/><readonly/></disk>", none},
+        {"<disk type='file' device='cdrom'><source file='/a'/></disk>", none},
+        {"<disk type='file' device='floppy'><source file='/a'/></disk>", none},
+        {"<disk type='file'><source startupPolicy='optional'/></disk>", none},
+        {"<disk type='file'/>", none},
+        {"<disk type='block'><source dev='/dev/vg/a'/></disk>", none},
+        {"<disk type='network'><source protocol='rbd' name='pool/a'/></disk>", none},
+        {"<disk type='volume'><source pool='default' volume='a'/></disk>", none},
+        // Of a chain only the overlay grows.
+        {"<disk type='file'><source file='/a'/><backingStore type='file'><format type='qcow2'/>"
+         "<source file='/base'/></backingStore></disk>",
+         raw},
+        {"<disk type='file'><source file='/a'/><transient/></disk>",
+         {{.image = {"/a", "raw"}, .begins_anew = true}}},
+        {"<disk type='file'><driver type='qcow2'/><source file='/a.TRANSIENT'/><transient/></disk>",
+         {{.image = {"/a.TRANSIENT", "qcow2"}}}},
+        {"<disk><source file='/b'/></disk><disk><source file='/a'/></disk>"
+         "</devices><devices><disk><source file='/a'/></disk>",
+         {{.image = {"/a", "raw"}}, {.image = {"/b", "raw"}}}},
+        {"<x:disk xmlns:x='urn:other'><source file='/a'/></x:disk>", none},
+    }));
+    CAPTURE(devices);
+    CHECK(with_devices(devices).disks == expected);
+}
+
+TEST_CASE("a domain with more disks in files than any can have is refused") {
+    std::string devices;
+    for (std::size_t i = 0; i <= core::max_disks; ++i)
+        devices += fmt::format("<disk><source file='/{}'/></disk>", i);
+    CHECK(invalid(guest_of(fmt::format("<devices>{}</devices>", devices))) ==
+          "line 2: <disk>: more than 4096 in files");
+}
+
 TEST_CASE("video RAM is what is given, else what libvirt gives each model") {
     const auto [device, kibibytes] = GENERATE(table<std::string, std::int64_t>({
         {"", 0},

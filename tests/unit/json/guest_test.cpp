@@ -43,6 +43,8 @@ Guest guest() {
                        .iothreads = 4,
                        .video_ram = 5 * mib,
                        .tpm = true,
+                       .disks = {{.image = {"/a \"b\"", "raw"}, .begins_anew = false},
+                                 {.image = {"/c", "qcow2"}, .begins_anew = true}},
                        .facts = {{"rule.a.match", {.value = 1}},
                                  {"rule.\"b c\".match", {.problem = "is no XPath"}}}},
             .state = GuestState::returning,
