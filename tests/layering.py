@@ -10,7 +10,7 @@ import re
 import sys
 import tempfile
 
-ADAPTERS = {"host", "domxml", "policy", "wire", "loop", "virt", "json", "state", "bus", "metrics"}
+ADAPTERS = {"host", "domxml", "policy", "wire", "loop", "virt", "json", "state", "bus", "metrics", "image"}
 PROGRAMS = {"daemon", "ctl"}
 EVERYTHING = ADAPTERS | PROGRAMS | {"core", "base"}
 

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "image/read.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/checked.hpp"
+#include "base/text.hpp"
+#include "base/unique.hpp"
+#include "image/header.hpp"
+
+namespace virtguard::image {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::int64_t block = 512; ///< of st_blocks
+
+std::unexpected<Error> failure() {
+    return fail(errno == ENOENT ? Errc::not_found : Errc::io, "{}", std::strerror(errno));
+}
+
+/// A path of the host, below another root.
+fs::path below(const fs::path& root, const fs::path& path) {
+    return root / path.relative_path();
+}
+
+Result<std::string> read_part(int fd, const Format& format, std::int64_t file_size) {
+    if (file_size < static_cast<std::int64_t>(format.bytes))
+        return fail(Errc::invalid, "it is too short for a {} image", format.name);
+    std::string part(format.bytes, '\0');
+    const off_t offset =
+        format.where == Where::last ? file_size - static_cast<off_t>(part.size()) : 0;
+    for (std::size_t done = 0; done < part.size();) {
+        const ssize_t count =
+            ::pread(fd, part.data() + done, part.size() - done, offset + static_cast<off_t>(done));
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0)
+            return failure();
+        if (count == 0)
+            return fail(Errc::invalid, "it became shorter while it was read");
+        done += static_cast<std::size_t>(count);
+    }
+    return part;
+}
+
+Result<std::uint64_t> virtual_size(int found, const Format& format, std::int64_t file_size) {
+    if (format.where == Where::nowhere)
+        return static_cast<std::uint64_t>(file_size);
+    // The file that was looked at, whatever the path leads to by now.
+    const std::string path = fmt::format("/proc/self/fd/{}", found);
+    const UniqueFd file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
+    if (!file)
+        return failure();
+    const auto part = read_part(file.get(), format, file_size);
+    return part ? format.size(*part) : std::unexpected(part.error());
+}
+
+std::int64_t bytes_of(std::uint64_t blocks, std::uint64_t block_size) {
+    constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+    return static_cast<std::int64_t>(
+        std::min(checked_multiply(blocks, block_size).value_or(most), most));
+}
+
+} // namespace
+
+Result<core::Image> read(const fs::path& root, const core::ImageName& name) {
+    if (!name.path.starts_with('/'))
+        return fail(Errc::invalid, "it is no absolute path");
+    // Without opening it: of a FIFO or a device that alone may wait, or do something.
+    const UniqueFd found(::open(below(root, name.path).c_str(), O_PATH | O_CLOEXEC));
+    struct stat info = {};
+    if (!found || ::fstat(found.get(), &info) < 0)
+        return failure();
+    if (!S_ISREG(info.st_mode))
+        return core::Image{};
+    const Format* format = find_format(name.format);
+    if (format == nullptr)
+        return fail(Errc::invalid, "images of format {} are not read", quote(name.format));
+    const auto size = virtual_size(found.get(), *format, info.st_size);
+    if (!size)
+        return std::unexpected(size.error());
+    if (*size > core::max_image_bytes)
+        return fail(Errc::invalid, "it is as large as {} bytes: expected at most {}", *size,
+                    core::max_image_bytes);
+    return core::Image{.device = info.st_dev,
+                       .virtual_size = static_cast<std::int64_t>(*size),
+                       .allocated = std::int64_t{info.st_blocks} * block};
+}
+
+Result<core::FileSystem> read_file_system(const fs::path& root, const std::string& path) {
+    const UniqueFd found(::open(below(root, path).c_str(), O_PATH | O_CLOEXEC));
+    struct stat info = {};
+    struct statvfs counts = {};
+    if (!found || ::fstat(found.get(), &info) < 0 || ::fstatvfs(found.get(), &counts) < 0)
+        return failure();
+    const std::int64_t capacity = bytes_of(counts.f_blocks, counts.f_frsize);
+    const std::int64_t available = bytes_of(counts.f_bavail, counts.f_frsize);
+    return core::FileSystem{.path = path,
+                            .device = info.st_dev,
+                            .capacity = capacity,
+                            .used = std::max<std::int64_t>(capacity - available, 0)};
+}
+
+} // namespace virtguard::image

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Looks at the files of images, and at the file systems they are on. All of it may block for as
+// long as the storage likes, and takes bounded work otherwise.
+
+#include <filesystem>
+#include <string>
+
+#include "base/error.hpp"
+#include "core/storage.hpp"
+
+namespace virtguard::image {
+
+/// What the file of an image is. root: "/" but for tests. A symbolic link is what it leads to.
+/// What is no regular file (a block device by another name) does not grow: its size is 0, and it is
+/// neither opened nor read. Errors, which say what is wrong without the path: not_found, invalid (a
+/// format we do not read, a header that is not of it, an absurd size), io.
+[[nodiscard]] Result<core::Image> read(const std::filesystem::path& root,
+                                       const core::ImageName& name);
+
+/// The file system a path is on, now. Errors: not_found, io.
+[[nodiscard]] Result<core::FileSystem> read_file_system(const std::filesystem::path& root,
+                                                        const std::string& path);
+
+} // namespace virtguard::image
