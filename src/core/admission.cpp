@@ -110,11 +110,13 @@ Mode mode_for(const Reason& reason, const Ruling& ruling, const Ownership& owner
     return policy.mode;
 }
 
-/// Where hooks let in what we do not answer, what we do not know refuses nothing.
+/// Where hooks let in what we do not answer, what we do not know refuses nothing; but what is not
+/// known of storage is there only if the policy refuses it.
 Mode mode_of(const Reason& reason, const Ruling& ruling, const Ownership& owner,
              const Policy& policy) {
     const Mode mode = mode_for(reason, ruling, owner, policy);
-    const bool refuses = reason.code != Code::not_ready || policy.hook.unavailable_denies;
+    const bool refuses = reason.code != Code::not_ready || reason.resource == Resource::storage() ||
+                         policy.hook.unavailable_denies;
     return refuses ? mode : std::min(mode, Mode::observe);
 }
 

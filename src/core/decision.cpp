@@ -41,6 +41,12 @@ bool Decision::admitted() const {
                                 [](const Reason& reason) { return reason.mode == Mode::enforce; });
 }
 
+bool Decision::is_short_of(const Resource& resource) const {
+    return std::ranges::any_of(reasons, [&](const Reason& reason) {
+        return reason.resource == resource && reason.code == Code::insufficient_capacity;
+    });
+}
+
 std::string refusal_line(std::string_view domain_name, const Decision& decision) {
     constexpr std::size_t max_length = 2000;
     std::string line =

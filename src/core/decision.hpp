@@ -53,6 +53,8 @@ struct Decision {
     [[nodiscard]] bool admitted() const;
     /// Admitted, with reasons that only mode observe kept from refusing.
     [[nodiscard]] bool would_refuse() const { return admitted() && !reasons.empty(); }
+    /// There is too little of it now, if no more than that.
+    [[nodiscard]] bool is_short_of(const Resource& resource) const;
 };
 
 /// What the operator of `virsh start` reads: one line, no control characters, at most 2,000 bytes.

@@ -23,12 +23,18 @@ class Builder {
     Builder(const Domain& domain, const Host& host, const Policy& policy)
         : domain_(domain), host_(host), policy_(policy) {}
 
+    std::vector<Piece> storage() && {
+        add_disks();
+        return std::move(demand_.pieces);
+    }
+
     Demand build() && {
         for (const VcpuGroup& group : domain_.vcpus)
             add_vcpus(group);
         for (const MemoryPart& part : domain_.memory)
             add_memory(part);
         add_overhead();
+        add_disks();
         note_unusable();
         note_unknown_metadata();
         merge_pieces(demand_.pieces);
@@ -43,6 +49,9 @@ class Builder {
     void note_unknown_metadata();
     void add_memory(const MemoryPart& part);
     void add_overhead();
+    void add_disks();
+    void add_disk(const Disk& disk);
+    void add_unknown(const Disk& disk, std::string_view problem);
     std::int64_t size_of(const MemoryPart& part) const;
     std::int64_t counted_size(const MemoryPart& part, bool pageable) const;
     IdSet nodes_for(const MemoryPart& part, const Resource& resource, std::int64_t amount);
@@ -230,6 +239,43 @@ void Builder::add_overhead() {
     add({Resource::memory(), overhead_nodes_, domain_.locked, demand_.overhead});
 }
 
+void Builder::add_disks() {
+    if (host_.file_systems.any())
+        for (const Disk& disk : domain_.disks)
+            add_disk(disk);
+}
+
+/// What it may still grow, on the file system it is on.
+void Builder::add_disk(const Disk& disk) {
+    const auto found = host_.images.find(disk.image);
+    if (found == host_.images.end() || !found->second.image)
+        return add_unknown(disk,
+                           found == host_.images.end() ? "not read yet" : found->second.problem);
+    const KnownImage& known = found->second;
+    const std::int64_t growth = growth_of(disk, *known.image);
+    const auto place = host_.file_systems.place_of(known.image->device);
+    if (growth == 0 || (!place && host_.file_systems.unread.empty()))
+        return;
+    if (!place)
+        return add_unknown(disk, fmt::format("it may be on the file system of {}, which could not "
+                                             "be read yet",
+                                             printable(host_.file_systems.unread.front())));
+    if (!known.problem.empty())
+        demand_.notes.push_back(fmt::format("{} counts as it was when it was last read: {}",
+                                            printable(disk.image.path), known.problem));
+    add({Resource::storage(), IdSet{*place}, /*whole=*/false, growth});
+}
+
+void Builder::add_unknown(const Disk& disk, std::string_view problem) {
+    const std::string what =
+        fmt::format("how much {} may grow is not known: {}", printable(disk.image.path), problem);
+    if (policy_.storage.unknown_refuses)
+        demand_.impossible.push_back(
+            {.code = Code::not_ready, .resource = Resource::storage(), .text = what});
+    else
+        demand_.notes.push_back(what);
+}
+
 } // namespace
 
 Quantities Demand::total() const {
@@ -254,6 +300,14 @@ Demand as_held(Demand demand, const Host& host) {
 
 Demand make_held_demand(const Domain& domain, const Host& host, const Policy& policy) {
     return as_held(make_demand(domain, host, policy), host);
+}
+
+void replace_storage(std::vector<Piece>& pieces, const Domain& domain, const Host& host,
+                     const Policy& policy) {
+    std::erase_if(pieces, [](const Piece& piece) { return piece.resource == Resource::storage(); });
+    for (Piece& piece : Builder(domain, host, policy).storage())
+        pieces.push_back(std::move(piece));
+    merge_pieces(pieces);
 }
 
 void merge_pieces(std::vector<Piece>& pieces) {

@@ -31,8 +31,8 @@ struct Piece {
 struct Demand {
     std::vector<Piece> pieces; ///< by key_of(), no two alike
     std::int64_t overhead = 0; ///< bytes of memory in the pieces that are QEMU's own
-    /// What no host like this one can give, however empty it is: absent nodes, page sizes, CPUs.
-    /// Their mode is not set.
+    /// What no host like this one can give, however empty it is: absent nodes, page sizes, CPUs;
+    /// and what is not known of it where the policy refuses that. Their mode is not set.
     std::vector<Reason> impossible;
     /// What the operator should know though it refuses nothing: "PU 3 is offline".
     std::vector<std::string> notes;
@@ -51,6 +51,11 @@ struct Demand {
 /// somewhere all the same, and is counted where an unbound one may lie.
 [[nodiscard]] Demand as_held(Demand demand, const Host& host);
 [[nodiscard]] Demand make_held_demand(const Domain& domain, const Host& host, const Policy& policy);
+
+/// What the disks of a domain that is let in or runs may grow by what is known of them now, in
+/// place of what they could before.
+void replace_storage(std::vector<Piece>& pieces, const Domain& domain, const Host& host,
+                     const Policy& policy);
 
 /// Makes pieces canonical: sorted by key_of(), those alike added up.
 void merge_pieces(std::vector<Piece>& pieces);

@@ -195,6 +195,38 @@ void Guard::set_memory_use(const std::map<std::string, Residency>& guests, std::
     account_foreign();
 }
 
+void Guard::set_file_systems(FileSystems file_systems) {
+    const bool is_like = file_systems.is_like(host_.file_systems);
+    host_.file_systems = std::move(file_systems);
+    if (is_like)
+        account_foreign();
+    else
+        recompute();
+}
+
+void Guard::set_images(const Images& images) {
+    std::set<ImageName> changed;
+    for (const auto& [name, known] : images) {
+        KnownImage& there = host_.images[name];
+        there.problem = known.problem;
+        if (!known.image || there.image == known.image)
+            continue;
+        there.image = known.image;
+        changed.insert(name);
+    }
+    ledger_.recompute_storage(changed, host_, policy_);
+    if (host_.images.size() > max_images)
+        forget_images();
+}
+
+void Guard::forget_images() {
+    std::set<ImageName> had;
+    for (const auto& [identity, guest] : ledger_.guests())
+        for (const Disk& disk : guest.domain.disks)
+            had.insert(disk.image);
+    std::erase_if(host_.images, [&](const auto& known) { return !had.contains(known.first); });
+}
+
 void Guard::apply(Policy policy) {
     policy_ = std::move(policy);
     questions_ = policy_.questions();
@@ -221,11 +253,16 @@ void Guard::account_foreign() {
     if (policy_.memory.charge_foreign && memory > 0)
         pieces.push_back({Resource::memory(), host_.pool(Resource::memory())->all(),
                           /*whole=*/true, memory});
+    for (const auto& [place, file_system] : host_.file_systems.read)
+        if (file_system.used > 0)
+            pieces.push_back({Resource::storage(), IdSet{place}, /*whole=*/true, file_system.used});
     ledger_.set_foreign(std::move(pieces));
 }
 
 void Guard::recompute() {
-    host_ = make_host(topology_, policy_);
+    Images images = std::move(host_.images);
+    host_ = make_host(topology_, policy_, std::move(host_.file_systems));
+    host_.images = std::move(images);
     ledger_.recompute(host_, policy_);
     account_foreign();
 }

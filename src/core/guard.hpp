@@ -116,6 +116,14 @@ class Guard {
         return foreign_memory_.beyond_reserve(host_);
     }
 
+    /// What is known now of the file systems that the policy names.
+    void set_file_systems(FileSystems file_systems);
+    /// What is known now of images. Of those that could not be read what was known before stays,
+    /// as does all of those that are not named. Of more than max_images those are forgotten that
+    /// no guest has.
+    void set_images(const Images& images);
+    static constexpr std::size_t max_images = 65536; ///< some 16 MiB
+
     void apply(Policy policy);
     void apply(Topology topology);
 
@@ -135,6 +143,7 @@ class Guard {
   private:
     void recompute();
     void account_foreign();
+    void forget_images();
     [[nodiscard]] bool is_older(const std::string& identity, Instant when) const;
     [[nodiscard]] bool has_its_place(const Domain& domain, const Demand& demand,
                                      Instant when) const;

@@ -2,6 +2,7 @@
 #include "core/host.hpp"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/checked.hpp"
@@ -110,6 +111,16 @@ void add_hugepage_pools(Host& host, const Topology& topology, const Policy& poli
             pool.unbound = unbound_nodes(pool.all(), host.nodes, policy);
 }
 
+void add_storage(Host& host, const Policy& policy) {
+    if (host.file_systems.read.empty())
+        return;
+    Pool& pool = host.pools[Resource::storage()];
+    pool.ratio = policy.ratio_of(Resource::storage());
+    for (const auto& [place, file_system] : host.file_systems.read)
+        pool.places[place].capacity = file_system.capacity;
+    pool.unbound = pool.all();
+}
+
 /// One group of PUs per CPU.
 std::vector<IdSet> cpus_of_topology(const Topology& topology, const Policy& policy) {
     if (policy.cpu.count_cores)
@@ -200,6 +211,8 @@ IdSet Host::pus_of(const IdSet& cpus) const {
 }
 
 IdSet Host::nodes_of(const Resource& resource, const IdSet& places) const {
+    if (resource.kind == Resource::Kind::storage)
+        return {};
     if (resource.kind != Resource::Kind::cpu)
         return places;
     IdSet result;
@@ -213,14 +226,17 @@ IdSet Host::nodes_of(const Resource& resource, const IdSet& places) const {
 }
 
 IdSet Host::places_of(const Resource& resource, int node) const {
+    if (resource.kind == Resource::Kind::storage)
+        return {};
     if (resource.kind != Resource::Kind::cpu)
         return IdSet{node};
     const auto cpus = node_cpus.find(node);
     return cpus == node_cpus.end() ? IdSet{} : cpus->second;
 }
 
-Host make_host(const Topology& topology, const Policy& policy) {
+Host make_host(const Topology& topology, const Policy& policy, FileSystems file_systems) {
     Host host;
+    host.file_systems = std::move(file_systems);
     host.base_page = topology.base_page;
     host.default_hugepage = topology.default_hugepage;
     host.file_backing_is_ram = topology.file_backing_is_ram;
@@ -234,6 +250,7 @@ Host make_host(const Topology& topology, const Policy& policy) {
     }
     host.pools[Resource::memory()] = memory_pool(topology, policy);
     add_hugepage_pools(host, topology, policy);
+    add_storage(host, policy);
     return host;
 }
 

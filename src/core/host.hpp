@@ -4,7 +4,8 @@
 //
 // A pool is what one resource has: its places are NUMA nodes (memory, each hugepage size) or CPUs
 // (cpu). A CPU is a PU or, with cpu.count = "cores", a whole core; it goes by the number of its
-// lowest online PU. A place's amount is in bytes, or 1 for a CPU.
+// lowest online PU. The places of storage are file systems, which belong to no node. A place's
+// amount is in bytes, or 1 for a CPU.
 
 #include <cstdint>
 #include <map>
@@ -13,6 +14,7 @@
 #include "base/idset.hpp"
 #include "core/policy.hpp"
 #include "core/resource.hpp"
+#include "core/storage.hpp"
 #include "core/topology.hpp"
 
 namespace virtguard::core {
@@ -52,6 +54,8 @@ struct Host {
     std::int64_t base_page = 4096;
     std::optional<std::int64_t> default_hugepage;
     bool file_backing_is_ram = false;
+    FileSystems file_systems;
+    Images images; ///< what is known of them
     /// For messages: why a PU is none that guests may use.
     IdSet online;
     IdSet offline;
@@ -64,14 +68,15 @@ struct Host {
     /// The online PUs of CPUs.
     [[nodiscard]] IdSet pus_of(const IdSet& cpus) const;
     /// Each place's own node: of CPUs the lowest node they are local to (HBM nodes share the CPUs
-    /// of the DRAM beside them).
+    /// of the DRAM beside them), of file systems none.
     [[nodiscard]] IdSet nodes_of(const Resource& resource, const IdSet& places) const;
-    /// A node's places in a pool: itself, or the CPUs local to it.
+    /// A node's places in a pool: itself, the CPUs local to it, or none.
     [[nodiscard]] IdSet places_of(const Resource& resource, int node) const;
 };
 
 /// Applies a policy to a topology; whatever of the policy is impossible there is cut to what there
 /// is (conflicts() tells the operator).
-[[nodiscard]] Host make_host(const Topology& topology, const Policy& policy);
+[[nodiscard]] Host make_host(const Topology& topology, const Policy& policy,
+                             FileSystems file_systems = {});
 
 } // namespace virtguard::core

@@ -283,6 +283,29 @@ void Ledger::recompute(const Host& host, const Policy& policy) {
     rebook(std::move(names));
 }
 
+void Ledger::recompute_storage(const std::set<ImageName>& images, const Host& host,
+                               const Policy& policy) {
+    Exchange running;
+    Exchange others;
+    std::set<std::string> names;
+    for (auto& [identity, guest] : guests_) {
+        if (std::ranges::none_of(guest.domain.disks,
+                                 [&](const Disk& disk) { return images.contains(disk.image); }))
+            continue;
+        const std::vector<Piece> before = guest.held();
+        count_for_scheduler(guest, -1);
+        replace_storage(guest.demand.pieces, guest.domain, host, policy);
+        if (guest.bound)
+            replace_storage(guest.bound->pieces, guest.domain, host, policy);
+        count_for_scheduler(guest, 1);
+        (guest.state == GuestState::running ? running : others).replace(before, guest.held());
+        names.merge(reserved_for(guest.domain));
+    }
+    running.apply_to(holdings_, column_of(GuestState::running));
+    others.apply_to(holdings_, column_of(GuestState::pending));
+    rebook(std::move(names));
+}
+
 std::set<std::string> Ledger::reserved_for(const Domain& domain) const {
     std::set<std::string> names;
     for (const auto& [name, reservation] : reservations_)

@@ -173,6 +173,9 @@ class Ledger {
     void set_foreign(std::vector<Piece> pieces);
     /// Works all demands and owners out anew, after the host or the policy has changed.
     void recompute(const Host& host, const Policy& policy);
+    /// Works out anew what guests with one of these images may grow.
+    void recompute_storage(const std::set<ImageName>& images, const Host& host,
+                           const Policy& policy);
 
     /// While it lives, holdings() and held_by_scheduler() are what others would hold if a guest
     /// started: without what it holds itself, and without what it would take from reservations made

@@ -14,15 +14,30 @@ std::string_view plural(std::int64_t count) {
     return count == 1 ? "" : "s";
 }
 
+bool is_storage(const Resource& resource) {
+    return resource.kind == Resource::Kind::storage;
+}
+
+/// By the paths that the policy names.
+std::string file_systems_text(const Host& host, const IdSet& places) {
+    std::string text;
+    for (const auto& [place, file_system] : host.file_systems.read)
+        if (places.contains(place))
+            text += fmt::format("{}{}", text.empty() ? "" : ", ", printable(file_system.path));
+    return text;
+}
+
 std::string nodes_text(const IdSet& nodes) {
     return fmt::format("node{} {}", plural(nodes.count()), nodes.text());
 }
 
-/// "memory", "memory on node 1", "cpu on PUs 8-15 (node 1)".
+/// "memory", "memory on node 1", "cpu on PUs 8-15 (node 1)", "ephemeral-storage on /srv/images".
 std::string where_text(const Host& host, const Shortage& shortage) {
     std::string name = shortage.resource.name();
     if (shortage.is_all)
         return name;
+    if (is_storage(shortage.resource))
+        return fmt::format("{} on {}", name, file_systems_text(host, shortage.places));
     const IdSet nodes = host.nodes_of(shortage.resource, shortage.places);
     if (shortage.resource.kind != Resource::Kind::cpu)
         return fmt::format("{} on {}", name, nodes_text(nodes));
@@ -139,12 +154,13 @@ Reason over_quota(const Resource& resource, std::string_view table, std::int64_t
 }
 
 Reason shortage_reason(const Host& host, const Shortage& shortage) {
-    Code code = shortage.is_all ? Code::insufficient_capacity : Code::insufficient_node_capacity;
+    const bool is_host_wide = shortage.is_all || is_storage(shortage.resource);
+    Code code = is_host_wide ? Code::insufficient_capacity : Code::insufficient_node_capacity;
     if (shortage.alone)
         code = Code::larger_than_host;
     return {.code = code,
             .resource = shortage.resource,
-            .nodes = shortage.is_all ? IdSet{} : host.nodes_of(shortage.resource, shortage.places),
+            .nodes = is_host_wide ? IdSet{} : host.nodes_of(shortage.resource, shortage.places),
             .requested = shortage.requested,
             .free = shortage.free,
             .effective = shortage.effective,
