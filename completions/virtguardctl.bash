@@ -19,7 +19,7 @@ _virtguardctl() {
     declare -A options=(
         [status]='--json' [nodes]='--json' [domains]='--json'
         [export]='--format --name'
-        [recent]='--json' [metrics]=''
+        [recent]='--json' [watch]='--json --no-wait' [metrics]=''
         [check]='--json'
         [explain]='--libvirt-uri --json'
         [policy]='' [policy check]='' [policy show]='--json' [policy diff]='--json'
@@ -28,7 +28,7 @@ _virtguardctl() {
         [doctor]='--ledger --guests --libvirt-uri --policy-dir --root --json'
         [simulate]='--topology --pages --policy --json'
     )
-    local commands='status nodes domains export recent metrics check explain policy overcommit mode doctor simulate'
+    local commands='status nodes domains export recent watch metrics check explain policy overcommit mode doctor simulate'
 
     local command='' index word
     for ((index = 1; index < COMP_CWORD; index++)); do

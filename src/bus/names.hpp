@@ -25,4 +25,7 @@ inline constexpr const char* domain_prefix = "/org/virtguard1/domain";
 /// A path has no hyphens: the UUID's are underscores in it.
 [[nodiscard]] std::string domain_path(const Uuid& uuid);
 
+/// Where the system's bus listens: DBUS_SYSTEM_BUS_ADDRESS, else as the D-Bus specification says.
+[[nodiscard]] std::string system_bus_address();
+
 } // namespace virtguard::bus

@@ -353,16 +353,6 @@ void tell_host(sd_bus* bus, Picture& told, const Picture& now, Budget& budget) {
 
 } // namespace
 
-std::string node_path(int node) {
-    return fmt::format("{}/{}", node_prefix, node);
-}
-
-std::string domain_path(const Uuid& uuid) {
-    std::string text = uuid.text();
-    std::ranges::replace(text, '-', '_');
-    return fmt::format("{}/{}", domain_prefix, text);
-}
-
 Result<std::vector<SlotPtr>> add_tree(sd_bus* bus, Picture& picture) {
     std::vector<SlotPtr> slots;
     sd_bus_slot* slot = nullptr;

@@ -31,6 +31,7 @@
 #include "ctl/show.hpp"
 #include "ctl/simulate.hpp"
 #include "ctl/status_screen.hpp"
+#include "ctl/watch.hpp"
 #include "domxml/parse.hpp"
 #include "virt/domains.hpp"
 #include "json/document.hpp"
@@ -56,6 +57,7 @@ struct Options {
     PolicyOptions policy;
     OvercommitOptions overcommit;
     ModeOptions mode;
+    WatchOptions watch;
 };
 
 struct Command {
@@ -134,6 +136,16 @@ Command add_recent(CLI::App& app, Options& options) {
     command->add_flag("--json", options.json, "print the daemon's document");
     return {command, [&options] {
                 return recent(options.socket, options.json, standard_output(options.colour));
+            }};
+}
+
+Command add_watch(CLI::App& app, WatchOptions& watch, const Options& options) {
+    CLI::App* command = app.add_subcommand("watch", "what happens, from now on: a line each");
+    command->add_flag("--json", watch.json, "print a JSON object a line");
+    command->add_flag("--no-wait", watch.no_wait, "end where virtguardd is not on the bus");
+    return {command, [&watch, &options] {
+                watch.colour = options.colour;
+                return ctl::watch(watch);
             }};
 }
 
@@ -354,6 +366,7 @@ int run(std::vector<std::string> arguments) {
                  {domains_text, json::domains_document}),
         add_export(app, options),
         add_recent(app, options),
+        add_watch(app, options.watch, options),
         add_metrics(app, options),
         add_check(app, options),
         add_explain(app, options),

@@ -16,16 +16,18 @@ namespace virtguard::ctl {
 
 namespace {
 
-std::string time_text(WallTime time) {
-    return fmt::format("{:%F %T}", fmt::localtime(std::chrono::system_clock::to_time_t(time)));
-}
-
 std::string reasons_text(const core::DecidedStart& start) {
     std::string result;
     for (const core::Reason& reason : start.reasons)
         result += fmt::format("{}{}{}", result.empty() ? "" : "; ", one_line(reason.text),
                               core::is_decisive(reason, start.verdict) ? "" : ", only observed");
     return result;
+}
+
+} // namespace
+
+std::string time_text(WallTime time) {
+    return fmt::format("{:%F %T}", fmt::localtime(std::chrono::system_clock::to_time_t(time)));
 }
 
 Ink ink_of(core::Verdict verdict) {
@@ -39,8 +41,6 @@ Ink ink_of(core::Verdict verdict) {
     }
     std::unreachable();
 }
-
-} // namespace
 
 std::string recent_text(const std::vector<core::DecidedStart>& starts, const Screen& screen) {
     if (starts.empty())

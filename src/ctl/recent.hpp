@@ -10,6 +10,11 @@
 
 namespace virtguard::ctl {
 
+/// In this machine's zone.
+[[nodiscard]] std::string time_text(WallTime time);
+
+[[nodiscard]] Ink ink_of(core::Verdict verdict);
+
 /// A row for each start, in the order given, with times of this machine's zone.
 [[nodiscard]] std::string recent_text(const std::vector<core::DecidedStart>& starts,
                                       const Screen& screen);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -31,11 +30,6 @@ constexpr std::chrono::milliseconds behind_retry{100};
 constexpr std::chrono::milliseconds answer_time{10};
 
 } // namespace
-
-std::string system_bus_address() {
-    const char* address = ::secure_getenv("DBUS_SYSTEM_BUS_ADDRESS");
-    return address != nullptr ? address : "unix:path=/run/dbus/system_bus_socket";
-}
 
 BusLink::BusLink(loop::Loop& loop, std::string address, Service& service, Requests requests)
     : loop_(loop), address_(std::move(address)), service_(service), requests_(std::move(requests)),

@@ -66,7 +66,4 @@ class BusLink {
     std::unique_ptr<XmlReader> xml_; ///< after the connection, which has a place for each reader
 };
 
-/// Where the system's bus listens: DBUS_SYSTEM_BUS_ADDRESS, else as the D-Bus specification says.
-[[nodiscard]] std::string system_bus_address();
-
 } // namespace virtguard::daemon

@@ -19,6 +19,7 @@
 
 #include "base/log.hpp"
 #include "base/text.hpp"
+#include "bus/names.hpp"
 #include "daemon/bus_link.hpp"
 #include "daemon/files_thread.hpp"
 #include "daemon/hook_server.hpp"
@@ -237,7 +238,7 @@ void Daemon::reload(CurrentPolicy::Reloaded done) {
 
 Result<> Daemon::start_bus() {
     auto link = BusLink::create(
-        loop_, system_bus_address(), *service_,
+        loop_, bus::system_bus_address(), *service_,
         {.reload = [this](CurrentPolicy::Reloaded done) { reload(std::move(done)); },
          .resync = [this] { session_->request_look(); }});
     if (!link)

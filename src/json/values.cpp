@@ -7,6 +7,10 @@ std::string dump(const Json& json) {
     return json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }
 
+std::string dump_line(const Json& json) {
+    return json.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
 std::int64_t read_integer(const Json& json) {
     if (!json.is_number_integer() ||
         (json.is_number_unsigned() && json.get<std::uint64_t>() > std::uint64_t{INT64_MAX}))

@@ -46,6 +46,8 @@ Result<T> parse(std::string_view whose, std::string_view document, Read read) {
 
 /// A UTF-8 text as it is; bytes that are none become U+FFFD, so that a document always is one.
 [[nodiscard]] std::string dump(const Json& json);
+/// The same on one line.
+[[nodiscard]] std::string dump_line(const Json& json);
 
 /// In the place of get<int64_t>(), which takes any number and, if it has to, cuts it.
 [[nodiscard]] std::int64_t read_integer(const Json& json);
