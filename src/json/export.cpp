@@ -106,10 +106,13 @@ Json hypervisor(const core::Report& report, std::string_view name) {
 // ------------------------------------------------------------------ Placement
 
 constexpr std::int64_t mib = std::int64_t{1} << 20;
+constexpr std::int64_t gib = std::int64_t{1} << 30;
 /// Placement keeps them in columns of 32 bits.
 constexpr std::int64_t max_placement = std::numeric_limits<std::int32_t>::max();
 
 std::int64_t unit_of(const Resource& resource) {
+    if (resource.kind == Resource::Kind::storage)
+        return gib;
     return resource.kind == Resource::Kind::cpu ? 1 : mib;
 }
 
@@ -118,6 +121,8 @@ std::string resource_class(const Resource& resource) {
         return "VCPU";
     if (resource.kind == Resource::Kind::memory)
         return "MEMORY_MB";
+    if (resource.kind == Resource::Kind::storage)
+        return "DISK_GB";
     std::string name = "CUSTOM_" + resource.name();
     std::ranges::transform(name, name.begin(), [](char c) {
         return c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));

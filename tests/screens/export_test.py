@@ -46,6 +46,12 @@ class Export(unittest.TestCase):
                               capture_output=True, text=True, check=True)
         return json.loads(done.stdout)
 
+    def test_storage_is_in_gib_and_what_is_used_of_it_is_not_for_guests(self):
+        host = figures(ephemeral_storage=(100 * GIB, 0, 1, 40 * GIB, 10 * GIB, 0, 0, 40 * GIB))
+        self.assertEqual(self.export("placement", status(host))["inventories"],
+                         {"DISK_GB": {"total": 100, "reserved": 40, "allocation_ratio": 1, "min_unit": 1, "max_unit": 60,
+                                      "step_size": 1}})
+
     def test_the_documents_of_a_small_host(self):
         host = figures(cpu=(16, 2, 3, 0, 30, 2, 0, 0), memory=(65 * GIB, GIB, 1.25, 24 * GIB, 30 * GIB, 0, GIB, 2 * GIB),
                        hugepages_1Gi=(8 * GIB, GIB, 1, 0, 4 * GIB, 4 * GIB, 0, 0))
