@@ -40,20 +40,25 @@ struct Said {
 [[nodiscard]] Result<Said<core::Outcome>> ask_check(const std::string& socket,
                                                     std::string_view xml);
 
-/// What the question, which may take for ever, answers within our patience, or Errc::unavailable.
-/// Then it goes on in a thread of its own, and the process is to end soon.
+/// What the question, which may take for ever, is answered within our patience, or
+/// Errc::unavailable. Then it goes on in a thread of its own, and the process is to end soon.
 template <class Question>
-[[nodiscard]] auto ask_libvirt(Question question) -> decltype(question()) {
+[[nodiscard]] auto ask(const std::string& whom, Question question) -> decltype(question()) {
     std::packaged_task<decltype(question())()> task(std::move(question));
     auto answer = task.get_future();
     std::thread(std::move(task)).detach();
-    const Progress progress("waiting for libvirt");
+    const Progress progress("waiting for " + whom);
     if (answer.wait_for(patience) != std::future_status::ready)
-        return fail(Errc::unavailable, "libvirt: has not answered for {} s", patience.count());
+        return fail(Errc::unavailable, "{}: has not answered for {} s", whom, patience.count());
     auto given = answer.get();
     if (!given)
-        return context(given.error(), "libvirt");
+        return context(given.error(), whom);
     return given;
+}
+
+template <class Question>
+[[nodiscard]] auto ask_libvirt(Question question) -> decltype(question()) {
+    return ask("libvirt", std::move(question));
 }
 
 } // namespace virtguard::ctl

@@ -2,6 +2,7 @@
 #include "ctl/guests_check.hpp"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/text.hpp"
@@ -10,6 +11,7 @@
 #include "ctl/show.hpp"
 #include "domxml/parse.hpp"
 #include "host/topology.hpp"
+#include "image/read.hpp"
 #include "policy/load.hpp"
 
 namespace virtguard::ctl {
@@ -37,6 +39,49 @@ policy::Loaded load_policy(const std::string& folder, const core::Topology& topo
     if (auto errors = core::conflicts(*loaded, topology); !errors.empty())
         return std::unexpected(std::move(errors));
     return loaded;
+}
+
+struct Storage {
+    core::FileSystems file_systems;
+    core::Images images;
+};
+
+/// What can be read of it.
+Storage read_storage(const std::string& root, const std::vector<std::string>& paths,
+                     const std::set<core::ImageName>& images) {
+    Storage storage;
+    for (int place = 0; const std::string& path : paths) {
+        const auto found = image::read_file_system(root, path);
+        if (found && !storage.file_systems.place_of(found->device))
+            storage.file_systems.read[place] = *found;
+        ++place;
+    }
+    for (const core::ImageName& name : images) {
+        const auto image = image::read(root, name);
+        core::KnownImage& known = storage.images[name];
+        if (image)
+            known.image = *image;
+        else
+            known.problem = image.error().what;
+    }
+    return storage;
+}
+
+/// Where storage does not answer it is left out, and said so.
+void tell_storage(core::Guard& guard, const std::vector<virt::DomainXml>& guests,
+                  const std::string& root) {
+    std::set<core::ImageName> images;
+    for (const virt::DomainXml& guest : guests)
+        if (const auto domain = domxml::parse_domain(guest.xml))
+            for (const core::Disk& disk : domain->disks)
+                images.insert(disk.image);
+    auto storage = ask("storage",
+                       [root, paths = guard.policy().storage.paths, images = std::move(images)]()
+                           -> Result<Storage> { return read_storage(root, paths, images); });
+    if (!storage)
+        return show_error(storage.error().what + "; it is not counted");
+    guard.set_file_systems(std::move(storage->file_systems));
+    guard.set_images(storage->images);
 }
 
 void show(const std::vector<json::Event>& events, std::size_t refused) {
@@ -87,6 +132,7 @@ int check_guests(const GuestsCheckOptions& options) {
     if (!guests)
         return failure(guests.error());
     core::Guard guard(*std::move(topology), *std::move(policy));
+    tell_storage(guard, *guests, options.root);
     const std::vector<json::Event> events = start_all(guard, *guests);
     const auto refused = std::ranges::count_if(
         events, [](const json::Event& event) { return !event.outcome->admitted; });
