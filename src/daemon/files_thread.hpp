@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A thread for what can block: policy files, durable state, /proc files of guests. It runs jobs
-// in order; a job that has a result posts it to a mailbox itself. XmlReader has another of them.
+// in order; a job that has a result posts it to a mailbox itself. XmlReader and StorageWatch have
+// others.
 
 #include <atomic>
 #include <chrono>

@@ -8,12 +8,12 @@
 
 namespace virtguard::daemon {
 
-Result<std::unique_ptr<MachineWatch>> MachineWatch::create(loop::Loop& loop, FilesThread& files,
-                                                           core::Guard& guard, HugepagePools& pools,
-                                                           const std::filesystem::path& root,
-                                                           std::chrono::nanoseconds interval,
-                                                           Tell tell) {
-    std::unique_ptr<MachineWatch> watch(new MachineWatch(guard, pools, interval, std::move(tell)));
+Result<std::unique_ptr<MachineWatch>>
+MachineWatch::create(loop::Loop& loop, FilesThread& files, core::Guard& guard, HugepagePools& pools,
+                     StorageWatch& storage, const std::filesystem::path& root,
+                     std::chrono::nanoseconds interval, Tell tell) {
+    std::unique_ptr<MachineWatch> watch(
+        new MachineWatch(guard, pools, storage, interval, std::move(tell)));
     MachineWatch* raw = watch.get();
     auto residency = ResidencyWatch::create(
         loop, files, guard, root, [raw](ResidencyRound round) { raw->note(std::move(round)); });
@@ -41,6 +41,11 @@ Result<std::unique_ptr<MachineWatch>> MachineWatch::create(loop::Loop& loop, Fil
     return watch;
 }
 
+void MachineWatch::look_at(const std::string& identity) {
+    residency_->look_at(identity);
+    storage_.look_at(identity);
+}
+
 void MachineWatch::libvirt_has_told(Guests guests) {
     status_files_->renew(); // their folder may have come with this libvirtd
     if (guests == Guests::some_new || loop::now() - seen_ > interval_ / 2)
@@ -53,6 +58,7 @@ void MachineWatch::look() {
     tell_.changed();
     topology_->look();
     residency_->look_at_all();
+    storage_.look();
     next_->arm_after(interval_);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Keeps looking at this machine, and tells the guard: its CPUs and nodes, its hugepages, what
-// running guests occupy, and libvirt's status files. It asks the kernel only, so it goes on while
-// libvirt does not answer.
+// Keeps looking at this machine, and tells the guard: its CPUs and nodes, its hugepages, its
+// storage, what running guests occupy, and libvirt's status files. It asks the kernel only, so it
+// goes on while libvirt does not answer.
 
 #include <chrono>
 #include <filesystem>
@@ -20,6 +20,7 @@
 #include "daemon/hugepage_pools.hpp"
 #include "daemon/residency_watch.hpp"
 #include "daemon/status_watch.hpp"
+#include "daemon/storage_watch.hpp"
 #include "daemon/topology_watch.hpp"
 #include "loop/loop.hpp"
 
@@ -33,16 +34,17 @@ class MachineWatch {
     };
 
     /// Looks for the first time when the loop runs, and at this interval from then on. root: "/"
-    /// but for tests. Files thread, guard and pools must outlive the watch.
+    /// but for tests. Files thread, guard, pools and storage must outlive the watch.
     [[nodiscard]] static Result<std::unique_ptr<MachineWatch>>
     create(loop::Loop& loop, FilesThread& files, core::Guard& guard, HugepagePools& pools,
-           const std::filesystem::path& root, std::chrono::nanoseconds interval, Tell tell);
+           StorageWatch& storage, const std::filesystem::path& root,
+           std::chrono::nanoseconds interval, Tell tell);
     MachineWatch(const MachineWatch&) = delete;
     MachineWatch& operator=(const MachineWatch&) = delete;
     ~MachineWatch() = default;
 
-    /// At what a guest occupies, soon.
-    void look_at(const std::string& identity) { residency_->look_at(identity); }
+    /// At what a guest occupies, and at its images, soon.
+    void look_at(const std::string& identity);
 
     enum class Guests { known, some_new };
     /// libvirt has told of all guests. Who is awake already may as well look at the machine, so
@@ -50,9 +52,10 @@ class MachineWatch {
     void libvirt_has_told(Guests guests);
 
   private:
-    MachineWatch(core::Guard& guard, HugepagePools& pools, std::chrono::nanoseconds interval,
-                 Tell tell)
-        : guard_(guard), pools_(pools), interval_(interval), tell_(std::move(tell)) {}
+    MachineWatch(core::Guard& guard, HugepagePools& pools, StorageWatch& storage,
+                 std::chrono::nanoseconds interval, Tell tell)
+        : guard_(guard), pools_(pools), storage_(storage), interval_(interval),
+          tell_(std::move(tell)) {}
     void look();
     void apply(core::Topology topology);
     void note(ResidencyRound round);
@@ -60,6 +63,7 @@ class MachineWatch {
 
     core::Guard& guard_;
     HugepagePools& pools_;
+    StorageWatch& storage_;
     std::chrono::nanoseconds interval_;
     Tell tell_;
     std::unique_ptr<ResidencyWatch> residency_;

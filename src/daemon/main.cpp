@@ -282,7 +282,8 @@ Result<int> Daemon::run(const Options& options) {
     daemon.hooks_.reset();
     // What libvirt or storage holds up would hold up the next virtguardd too.
     const bool libvirt_ended = daemon.session_->stop(stop_patience);
-    const bool files_ended = daemon.files_->stop(stop_patience);
+    const bool storage_ended = daemon.service_->stop_storage(stop_patience);
+    const bool files_ended = daemon.files_->stop(stop_patience) && storage_ended;
     if (!libvirt_ended)
         log(Level::info, "libvirt still holds its thread");
     if (!files_ended)
@@ -305,7 +306,7 @@ int main(int argc, char** argv) {
         ->capture_default_str();
     app.add_option("--libvirt-uri", options.libvirt_uri, "whose guests to count")
         ->capture_default_str();
-    app.add_option("--sysfs-root", options.root, "where sys/, proc/ and run/libvirt/ are")
+    app.add_option("--sysfs-root", options.root, "where sys/, proc/, run/libvirt/ and images are")
         ->capture_default_str();
     app.add_option("--topology", options.topology,
                    "an hwloc XML file or synthetic description in place of this machine");

@@ -60,8 +60,15 @@ Result<> Service::watch(loop::Loop& loop) {
     metrics_->set_folder(guard_.policy().metrics.textfile_folder);
     if (!options_.live_topology)
         return {};
+    auto storage =
+        StorageWatch::create(loop, guard_, options_.storage.value_or(storage_below(options_.root)),
+                             [this] { note_over_capacity(); });
+    if (!storage)
+        return std::unexpected(storage.error());
+    storage_ = *std::move(storage);
+    starts_.set_storage(*storage_);
     auto machine = MachineWatch::create(
-        loop, files_, guard_, pages_, options_.root, options_.machine_interval,
+        loop, files_, guard_, pages_, *storage_, options_.root, options_.machine_interval,
         {.changed = [this] { note_over_capacity(); },
          .status_file_written = [this](std::string_view guest) { status_file_written(guest); }});
     if (!machine)
@@ -95,7 +102,7 @@ void Service::handle(const wire::Request& request, Reply reply) {
         told(request);
         return reply({});
     case wire::Operation::check:
-        return reply(check_reply(request.body));
+        return check(request.body, std::move(reply));
     case wire::Operation::status:
         pages_.read_again();
         return reply(wire::encode_reply(wire::Operation::status, wire::Verdict::done,
@@ -152,8 +159,25 @@ void Service::told(const wire::Request& request) {
         machine_->look_at(uuid->text());
 }
 
-std::string Service::check_reply(std::string_view xml) {
-    const auto outcome = check(read_domain(xml, guard_.questions()), Fits::told);
+/// As a start is answered.
+void Service::check(std::string_view xml, Reply reply) {
+    ReadDomain read = read_domain(xml, guard_.questions());
+    if (!read.domain || read.domain->disks.empty() || storage_ == nullptr)
+        return reply(check_reply(read));
+    const std::vector<core::Disk> disks = read.domain->disks;
+    auto done = [this, read = std::move(read), reply = std::move(reply)]() mutable {
+        if (!guard_.check(*read.domain).decision.is_short_of(core::Resource::storage()))
+            return reply(check_reply(read));
+        storage_->read_all(StorageWatch::patience,
+                           [this, read = std::move(read), reply = std::move(reply)]() mutable {
+                               reply(check_reply(read));
+                           });
+    };
+    storage_->read(disks, StorageWatch::patience, std::move(done));
+}
+
+std::string Service::check_reply(const ReadDomain& read) {
+    const auto outcome = check(read, Fits::told);
     return wire::encode_reply(wire::Operation::check,
                               outcome ? wire::Verdict::done : wire::Verdict::error,
                               outcome ? json::outcome_document(*outcome) : outcome.error().what);
@@ -244,6 +268,8 @@ void Service::apply_policy() {
     guard_.apply(policy_.in_force());
     pages_.read_again(); // what is foreign depends on what is reserved
     note_over_capacity();
+    if (storage_)
+        storage_->policy_changed();
     starts_.places_changed(); // places may be kept for another time now
     metrics_->set_folder(guard_.policy().metrics.textfile_folder);
 }
@@ -276,6 +302,9 @@ std::vector<std::string> Service::problems() const {
         problems.push_back(std::move(problem));
     if (!pages_.problem().empty())
         problems.push_back("hugepages: " + pages_.problem());
+    if (storage_)
+        for (std::string& problem : storage_->problems())
+            problems.push_back(std::move(problem));
     const auto lacks_answers = [this](const auto& guest) {
         return std::ranges::any_of(guard_.questions(), [&](const core::Question& question) {
             return !guest.second.domain.facts.contains(question.key);

@@ -25,6 +25,7 @@
 #include "daemon/metrics_file.hpp"
 #include "daemon/read_domain.hpp"
 #include "daemon/start_answerer.hpp"
+#include "daemon/storage_watch.hpp"
 #include "loop/loop.hpp"
 #include "virt/message.hpp"
 #include "wire/server.hpp"
@@ -41,6 +42,7 @@ struct ServiceOptions {
     /// Between looks at this machine. A little more than between libvirt's, which bring one along
     /// as long as they come.
     std::chrono::nanoseconds machine_interval = std::chrono::seconds(65);
+    std::optional<StorageReader> storage = std::nullopt; ///< of tests: in place of the root's
 };
 
 class Service {
@@ -55,8 +57,8 @@ class Service {
     ~Service() = default;
 
     /// Answers one request from the socket: at once, but for a start that fits only in a place kept
-    /// for a returning guest, which waits for the end of that. The bytes are empty where no reply
-    /// is due.
+    /// for a returning guest, which waits for the end of that, and for one whose images are yet to
+    /// be read, as those of a check. The bytes are empty where no reply is due.
     void handle(const wire::Request& request, Reply reply);
 
     /// What the libvirt thread saw.
@@ -68,7 +70,8 @@ class Service {
 
     /// What would fit of a domain that is checked is dear to work out.
     enum class Fits { left_out, told };
-    /// What a start with this XML would be answered. Errors: syntax, limit.
+    /// What a start with this XML would be answered, by what is known already of its images: who
+    /// asks may be somebody for whom no file is to be read. Errors: syntax, limit.
     [[nodiscard]] Result<core::Outcome> check(const ReadDomain& read, Fits fits);
     /// What a start of a guest would be answered that is known by this name or UUID, with its own
     /// place counted as free. Error: not_found.
@@ -90,13 +93,20 @@ class Service {
     /// One line for systemd.
     [[nodiscard]] std::string status_line() const;
 
+    /// Ends the threads that read storage. False: some hang, and nothing but the end of the process
+    /// is left.
+    [[nodiscard]] bool stop_storage(std::chrono::milliseconds patience) {
+        return storage_ == nullptr || storage_->stop(patience);
+    }
+
   private:
     Service(ServiceOptions options, core::Topology topology, StartPolicy policy,
             FilesThread& files);
     [[nodiscard]] Result<> watch(loop::Loop& loop);
     void status_file_written(std::string_view name);
     void told(const wire::Request& request);
-    [[nodiscard]] std::string check_reply(std::string_view xml);
+    void check(std::string_view xml, Reply reply);
+    [[nodiscard]] std::string check_reply(const ReadDomain& read);
     [[nodiscard]] core::Outcome check(const core::Domain& domain);
     void apply_policy();
     void carry_out(const wire::Request& request, Reply reply);
@@ -117,7 +127,8 @@ class Service {
     StartAnswerer starts_;
     std::unique_ptr<LibvirtWatch> libvirt_;
     std::vector<core::Resource> over_capacity_;
-    std::unique_ptr<MachineWatch> machine_; ///< nothing without a live topology
+    std::unique_ptr<StorageWatch> storage_; ///< nothing without a live topology
+    std::unique_ptr<MachineWatch> machine_; ///< the same
     AskForLook ask_for_look_;
     std::function<void()> on_change_;
     std::optional<WallTime> snapshot_; ///< the beginning of the last complete look

@@ -27,6 +27,12 @@ Instant end_of_wait(const wire::RequestHeader& header) {
     return exec_time(header) + header.wait - answer_margin;
 }
 
+/// That is left. None where the hook's patience is at its end.
+std::chrono::nanoseconds time_for_images(const wire::RequestHeader& header, Instant arrived) {
+    const Instant end = std::min<Instant>(arrived + StorageWatch::patience, end_of_wait(header));
+    return std::max<std::chrono::nanoseconds>(end - loop::now(), std::chrono::nanoseconds(0));
+}
+
 } // namespace
 
 /// Nobody was exec'd later than now: a time ahead of ours would outlive all that is told after it.
@@ -46,9 +52,10 @@ Result<> StartAnswerer::watch(loop::Loop& loop) {
 void StartAnswerer::answer(const wire::Request& request, Reply reply) {
     ReadDomain read = read_domain(request.body, guard_.questions());
     if (read.domain) {
-        pages_.read_again(); // ordinary memory is what they leave
-        decide({*std::move(read.domain), request.header, std::move(reply)});
-        return places_changed();
+        return read_and_decide({.domain = *std::move(read.domain),
+                                .header = request.header,
+                                .reply = std::move(reply),
+                                .arrived = loop::now()});
     }
     const Error& error = read.domain.error();
     if (error.code == Errc::invalid)
@@ -56,6 +63,21 @@ void StartAnswerer::answer(const wire::Request& request, Reply reply) {
                       exec_time(request.header), reply);
     log_undecided({}, fmt::format("a start was not decided: {}", error.what));
     reply(wire::encode_reply(wire::Operation::prepare, wire::Verdict::error, error.what));
+}
+
+void StartAnswerer::read_and_decide(Parked start) {
+    if (storage_ == nullptr)
+        return decide_anew(std::move(start));
+    const std::vector<core::Disk> disks = start.domain.disks;
+    const auto at_most = time_for_images(start.header, start.arrived);
+    storage_->read(disks, at_most,
+                   [this, start = std::move(start)]() mutable { decide_anew(std::move(start)); });
+}
+
+void StartAnswerer::decide_anew(Parked start) {
+    pages_.read_again(); // ordinary memory is what they leave
+    decide(std::move(start));
+    places_changed();
 }
 
 void StartAnswerer::decide(Parked start) {
@@ -74,10 +96,16 @@ void StartAnswerer::decide(Parked start) {
     const bool may_wait = loop::now() < end_of_wait(start.header);
     const auto given =
         guard_.admit(start.domain, when, may_wait ? core::IfKept::wait : core::IfKept::refuse);
-    if (given)
-        answer(start.domain, *given, when, start.reply);
-    else
-        parked_.push_back(std::move(start));
+    if (!given)
+        return parked_.push_back(std::move(start));
+    const auto at_most = time_for_images(start.header, start.arrived);
+    if (given->decision.admitted() || storage_ == nullptr || start.has_all_images ||
+        at_most.count() == 0 || !given->decision.is_short_of(core::Resource::storage()))
+        return answer(start.domain, *given, when, start.reply);
+    // Guests that have written since their images were read owe less than they seem to.
+    start.has_all_images = true;
+    storage_->read_all(
+        at_most, [this, start = std::move(start)]() mutable { decide_anew(std::move(start)); });
 }
 
 void StartAnswerer::answer(const core::Domain& domain, const core::Answer& answer, Instant exec,

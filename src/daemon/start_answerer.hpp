@@ -12,6 +12,7 @@
 #include "core/history.hpp"
 #include "daemon/hook_server.hpp"
 #include "daemon/hugepage_pools.hpp"
+#include "daemon/storage_watch.hpp"
 #include "loop/loop.hpp"
 #include "wire/server.hpp"
 
@@ -29,24 +30,32 @@ class StartAnswerer {
                   std::function<void()> save)
         : guard_(guard), pages_(pages), history_(history), save_(std::move(save)) {}
 
+    /// Starts wait for their images to be read from then on. It must outlive this.
+    void set_storage(StorageWatch& storage) { storage_ = &storage; }
+
     /// Nothing can be answered before.
     [[nodiscard]] Result<> watch(loop::Loop& loop);
 
-    /// At once, but for a start that fits only in a place kept for a returning guest, which waits
-    /// for the end of that. The bytes are empty where no reply is due.
+    /// At once, but for a start with images, which are read first, and for one that fits only in a
+    /// place kept for a returning guest, which waits for the end of that. The bytes are empty where
+    /// no reply is due.
     void answer(const wire::Request& request, Reply reply);
 
     /// Another place is kept than before, or one for another time.
     void places_changed();
 
   private:
-    /// A start that waits for a kept place.
+    /// A start that waits for its images, or for a kept place.
     struct Parked {
         core::Domain domain;
         wire::RequestHeader header;
         Reply reply;
+        Instant arrived{};
+        bool has_all_images = false; ///< were read for it
     };
 
+    void read_and_decide(Parked start);
+    void decide_anew(Parked start);
     void decide(Parked start);
     void answer(const core::Domain& domain, const core::Answer& answer, Instant exec, Reply& reply);
     void note(const core::Domain& domain, const core::Answer& answer, Instant exec);
@@ -56,7 +65,8 @@ class StartAnswerer {
     HugepagePools& pages_;
     core::History& history_;
     std::function<void()> save_;
-    std::list<Parked> parked_;
+    StorageWatch* storage_ = nullptr;
+    std::list<Parked> parked_;         ///< those that wait for a kept place
     std::optional<loop::Timer> timer_; ///< the end of a kept place, or of a wait for one
 };
 

@@ -11,8 +11,10 @@
 #include <catch2/catch.hpp>
 
 #include "../folder.hpp"
+#include "../journal.hpp"
 #include "daemon/service.hpp"
 #include "domxml/parse.hpp"
+#include "slow_storage.hpp"
 #include "wire/exchange.hpp"
 #include "json/document.hpp"
 #include "json/run_time.hpp"
@@ -52,7 +54,9 @@ Instant after(std::chrono::nanoseconds span) {
 class Bench {
   public:
     explicit Bench(const std::string& policy = bare, bool live = false,
-                   const core::Topology& host = topology()) {
+                   const core::Topology& host = topology(),
+                   std::optional<StorageReader> storage_reader = std::nullopt)
+        : storage(std::move(storage_reader)) {
         domxml::initialise();
         folder.write("etc/virtguard.toml", policy);
         std::filesystem::create_directories(folder.path() / "state");
@@ -70,7 +74,8 @@ class Bench {
                                    .run_folder = folder.path() / "run/virtguard",
                                    .root = folder.path(),
                                    .live_topology = live,
-                                   .machine_interval = machine_interval},
+                                   .machine_interval = machine_interval,
+                                   .storage = storage},
                                   host, std::move(start), *files, loop)
                       .value();
     }
@@ -158,6 +163,7 @@ class Bench {
     }
 
     Folder folder;
+    std::optional<StorageReader> storage;
     loop::Loop loop = loop::Loop::create().value();
     std::unique_ptr<FilesThread> files = FilesThread::start().value();
     std::unique_ptr<Service> service;
@@ -839,4 +845,129 @@ TEST_CASE("maintenance refuses starts, survives a kill, is shown, and ends by a 
     REQUIRE(bench.give(core::ResetMode{}).verdict == wire::Verdict::done);
     CHECK(bench.prepare(xml(2, 9)).verdict == wire::Verdict::admitted);
     CHECK_FALSE(bench.status().maintenance.has_value());
+}
+
+namespace {
+
+/// A service on storage that answers when it is told to.
+class StorageBench {
+  public:
+    explicit StorageBench(const std::string& more = "")
+        : bench(fmt::format("{}storage.paths = [\"/a\", \"/b\"]\n{}", bare, more), /*live=*/true,
+                topology(), slow.reader()) {
+        (void)wait(ask(disk("/b/known")));
+        answers.clear();
+    }
+    StorageBench(const StorageBench&) = delete;
+    StorageBench& operator=(const StorageBench&) = delete;
+    ~StorageBench() { slow.release(); }
+
+    static std::string disk(const std::string& path) {
+        return fmt::format("<devices><disk type='file'><driver type='raw'/><source file='{}'/>"
+                           "</disk></devices>",
+                           path);
+    }
+    /// Asks for a start of the next guest; its number.
+    int ask(const std::string& devices, wire::Operation operation = prepare,
+            std::chrono::milliseconds patience = 2000ms) {
+        const std::string body = xml(++last, 1, devices);
+        const wire::Request request{
+            .header = {.operation = operation,
+                       .exec_time = loop::now(),
+                       .wait = patience,
+                       .body_length = static_cast<std::uint32_t>(body.size())},
+            .body = body};
+        bench.service->handle(request, [this, number = last](std::string bytes) {
+            const auto header = wire::decode_reply_header(bytes);
+            answers[number] = bytes.empty() ? wire::Reply{}
+                                            : wire::Reply{(*header)->verdict,
+                                                          bytes.substr(wire::reply_header_size)};
+        });
+        return last;
+    }
+    wire::Reply wait(int number) {
+        bench.run_until([&] { return answers.contains(number); });
+        return answers.at(number);
+    }
+
+    SlowStorage slow;
+    Bench bench;
+    std::map<int, wire::Reply> answers;
+    int last = 0;
+};
+
+} // namespace
+
+TEST_CASE("a start waits for its images, and others are answered meanwhile") {
+    StorageBench storage;
+    storage.slow.set_image("/a/large",
+                           core::Image{.device = 1, .virtual_size = 101 * gib, .allocated = 0});
+    storage.slow.hang("/a/large");
+    const int waiting = storage.ask(StorageBench::disk("/a/large"));
+    const int diskless = storage.ask("");
+    CHECK(storage.answers.contains(diskless)); // at once
+    CHECK(storage.wait(storage.ask(StorageBench::disk("/b/1"))).verdict == wire::Verdict::admitted);
+    CHECK_FALSE(storage.answers.contains(waiting));
+    storage.slow.release();
+    CHECK(storage.wait(waiting).body ==
+          "virtguard: refused web-2: ephemeral-storage on /a: needs 101 GiB, more than the 100 GiB "
+          "that one guest can have");
+}
+
+TEST_CASE("a start whose images cannot be read in time is decided by the policy") {
+    struct Row {
+        std::string policy;
+        wire::Verdict verdict;
+        std::string line;
+    };
+    const auto row = GENERATE(values<Row>({
+        {"", wire::Verdict::admitted, ""},
+        {"storage.unknown = \"refuse\"\n", wire::Verdict::refused,
+         "virtguard: refused web-2: how much /a/1 may grow is not known: it could not be read in "
+         "time"},
+    }));
+    StorageBench storage(row.policy);
+    storage.slow.hang("/a/1");
+    const Instant began = loop::now();
+    const wire::Reply reply = storage.wait(storage.ask(StorageBench::disk("/a/1")));
+    CHECK(loop::now() - began >= StorageWatch::patience);
+    CHECK(reply.verdict == row.verdict);
+    CHECK(reply.body == row.line);
+    // What is known from before counts in either case.
+    storage.slow.hang("/b/known");
+    const int known = storage.ask(StorageBench::disk("/b/known"));
+    CHECK(storage.wait(known).verdict == wire::Verdict::admitted);
+    CHECK(storage.bench.status().report.host.pending.at(core::Resource::storage()) == 20 * gib);
+}
+
+TEST_CASE("a start whose hook waits only briefly waits less for its images") {
+    StorageBench storage;
+    storage.slow.hang("/a/1");
+    const Instant began = loop::now();
+    (void)storage.wait(storage.ask(StorageBench::disk("/a/1"), prepare, 200ms));
+    CHECK(loop::now() - began < StorageWatch::patience);
+}
+
+TEST_CASE("a check waits for images as a start does") {
+    StorageBench storage;
+    storage.slow.hang("/a/1");
+    const int number = storage.ask(StorageBench::disk("/a/1"), wire::Operation::check);
+    CHECK(storage.answers.empty());
+    storage.slow.release();
+    const auto outcome = json::parse_outcome(storage.wait(number).body).value();
+    CHECK(outcome.demand.at(core::Resource::storage()) == 10 * gib);
+}
+
+TEST_CASE("of starts that wait for their images and race for one place, one gets it") {
+    StorageBench storage;
+    for (const char* path : {"/a/1", "/a/2"})
+        storage.slow.set_image(path,
+                               core::Image{.device = 1, .virtual_size = 60 * gib, .allocated = 0});
+    storage.slow.hang("/a/1");
+    const int first = storage.ask(StorageBench::disk("/a/1"));
+    const int second = storage.ask(StorageBench::disk("/a/2"));
+    storage.slow.release();
+    (void)storage.wait(first);
+    (void)storage.wait(second);
+    CHECK(storage.answers.at(first).verdict != storage.answers.at(second).verdict);
 }

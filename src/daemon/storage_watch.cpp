@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/storage_watch.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+#include <sys/epoll.h>
+
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "image/read.hpp"
+#include "loop/service.hpp"
+
+namespace virtguard::daemon {
+
+namespace {
+
+/// What a thread reads before it tells: some milliseconds where storage does not dawdle, so that a
+/// start does not wait for a look at the images of thousands of guests.
+constexpr std::size_t max_batch = 64;
+
+/// What starts may have asked of a lane that is behind: more than as many starts as can be in
+/// flight have. What is asked beyond is not read in time.
+constexpr std::size_t max_asked = 16384;
+
+/// Policies name at most 16 paths; there are more lanes only when those of paths that are no longer
+/// named hang.
+constexpr std::size_t max_lanes = 64;
+
+constexpr std::string_view late = "it could not be read in time";
+
+/// The path of a folder without the slashes that may end it; "" is the root.
+std::string_view bare(std::string_view folder) {
+    while (folder.ends_with('/'))
+        folder.remove_suffix(1);
+    return folder;
+}
+
+bool is_below(std::string_view path, std::string_view folder) {
+    return path.starts_with(folder) && path.substr(folder.size()).starts_with('/');
+}
+
+core::KnownImage read_image(const StorageReader& reader, const core::ImageName& name) {
+    auto image = reader.image(name);
+    if (!image)
+        return {.image = std::nullopt, .problem = std::move(image.error().what)};
+    return {.image = *image, .problem = ""};
+}
+
+} // namespace
+
+StorageReader storage_below(const std::filesystem::path& root) {
+    return {.image = [root](const core::ImageName& name) { return image::read(root, name); },
+            .file_system =
+                [root](const std::string& path) { return image::read_file_system(root, path); }};
+}
+
+Result<std::unique_ptr<StorageWatch>> StorageWatch::create(loop::Loop& loop, core::Guard& guard,
+                                                           StorageReader reader,
+                                                           std::function<void()> changed) {
+    auto mail = Mail::create();
+    if (!mail)
+        return std::unexpected(mail.error());
+    std::unique_ptr<StorageWatch> watch(
+        new StorageWatch(guard, std::move(reader), *std::move(mail), std::move(changed)));
+    StorageWatch* raw = watch.get();
+    auto arrived = loop.on_io("storage", watch->mail_->fd(), EPOLLIN, [raw](std::uint32_t) {
+        for (Batch& batch : raw->mail_->drain())
+            raw->take_in(std::move(batch));
+        raw->serve();
+    });
+    auto timer = loop.timer("waits for storage", [raw] { raw->serve(); });
+    if (!arrived)
+        return std::unexpected(arrived.error());
+    if (!timer)
+        return std::unexpected(timer.error());
+    watch->arrived_ = *std::move(arrived);
+    watch->timer_ = *std::move(timer);
+    if (watch->lane_for("") == nullptr)
+        return fail(Errc::io, "storage: no thread for it");
+    watch->policy_changed();
+    return watch;
+}
+
+bool StorageWatch::counts() const {
+    return !guard_.policy().storage.paths.empty();
+}
+
+/// The lane of a path, a new one where it has none: one that is of no path now, and idle, does.
+StorageWatch::Lane* StorageWatch::lane_for(const std::string& path) {
+    for (const auto& lane : lanes_)
+        if (lane->path == path)
+            return lane.get();
+    for (const auto& lane : lanes_)
+        if (!lane->path.empty() && !lane->place && !lane->busy_since) {
+            lane->path = path;
+            lane->is_known = false;
+            lane->file_system.reset();
+            lane->problem.clear();
+            return lane.get();
+        }
+    auto thread = lanes_.size() < max_lanes
+                      ? FilesThread::start()
+                      : fail(Errc::limit, "not looked at, as too much else does not answer");
+    if (!thread) {
+        log(Level::error, "storage: {}: {}", printable(path), thread.error().what);
+        return nullptr;
+    }
+    lanes_.push_back(std::make_unique<Lane>());
+    lanes_.back()->path = path;
+    lanes_.back()->thread = *std::move(thread);
+    return lanes_.back().get();
+}
+
+void StorageWatch::policy_changed() {
+    const std::vector<std::string>& paths = guard_.policy().storage.paths;
+    for (const auto& lane : lanes_)
+        if (lane->place && std::ranges::find(paths, lane->path) == paths.end())
+            lane->place.reset();
+    for (int place = 0; const std::string& path : paths) {
+        if (Lane* lane = lane_for(path))
+            lane->place = place;
+        ++place;
+    }
+    tell_file_systems();
+    look();
+}
+
+/// The innermost folder decides: a file system may be mounted below another.
+std::size_t StorageWatch::lane_of(const std::string& image) const {
+    std::size_t found = 0;
+    std::size_t longest = 0;
+    for (std::size_t number = 1; number < lanes_.size(); ++number) {
+        const Lane& lane = *lanes_[number];
+        const std::string_view folder = bare(lane.path);
+        if (lane.place && is_below(image, folder) && (found == 0 || folder.size() > longest)) {
+            found = number;
+            longest = folder.size();
+        }
+    }
+    return found;
+}
+
+bool StorageWatch::is_used(std::size_t number) const {
+    return number == 0 || lanes_[number]->place.has_value();
+}
+
+/// Somebody has waited for it in vain.
+bool StorageWatch::hangs(const Lane& lane) const {
+    return lane.busy_since && loop::now() - *lane.busy_since >= patience;
+}
+
+/// A round that is on goes on to its end: what is new since it began the next one sees.
+void StorageWatch::look() {
+    if (!counts())
+        return;
+    std::set<std::size_t> idle;
+    for (std::size_t number = 0; number < lanes_.size(); ++number)
+        if (is_used(number) && !lanes_[number]->round_is_on())
+            idle.insert(number);
+    begin_rounds(idle);
+}
+
+void StorageWatch::begin_rounds(const std::set<std::size_t>& numbers) {
+    for (const auto& [identity, guest] : guard_.ledger().guests())
+        for (const core::Disk& disk : guest.domain.disks)
+            if (const std::size_t number = lane_of(disk.image.path); numbers.contains(number))
+                lanes_[number]->round.push_back(disk.image);
+    for (const std::size_t number : numbers) {
+        ++lanes_[number]->rounds_begun;
+        work(number);
+    }
+}
+
+void StorageWatch::look_at(const std::string& identity) {
+    const core::Guest* guest = guard_.ledger().find(identity);
+    if (guest != nullptr)
+        read(guest->domain.disks, patience, [] {});
+}
+
+void StorageWatch::read(const std::vector<core::Disk>& disks, std::chrono::nanoseconds at_most,
+                        Then then) {
+    if (disks.empty() || !counts())
+        return then();
+    Waiter waiter{.answers = {},
+                  .rounds = {},
+                  .images = {},
+                  .until = loop::now() + at_most,
+                  .then = std::move(then)};
+    for (const core::Disk& disk : disks)
+        ask(disk.image, waiter);
+    wait(std::move(waiter));
+}
+
+void StorageWatch::ask(const core::ImageName& image, Waiter& waiter) {
+    const std::size_t number = lane_of(image.path);
+    Lane& lane = *lanes_[number];
+    if (lane.asked.size() < max_asked) {
+        lane.asked.push_back(image);
+        ++lane.asked_ever;
+    }
+    waiter.answers[number] = lane.asked_ever;
+    waiter.images.emplace_back(number, image);
+}
+
+void StorageWatch::read_all(std::chrono::nanoseconds at_most, Then then) {
+    if (!counts())
+        return then();
+    Waiter waiter{.answers = {},
+                  .rounds = {},
+                  .images = {},
+                  .until = loop::now() + at_most,
+                  .then = std::move(then)};
+    for (std::size_t number = 0; number < lanes_.size(); ++number)
+        if (Lane& lane = *lanes_[number]; is_used(number) && !hangs(lane)) {
+            lane.round_again = lane.round_is_on();
+            waiter.rounds[number] = lane.rounds_begun + 1;
+        }
+    look();
+    wait(std::move(waiter));
+}
+
+void StorageWatch::wait(Waiter waiter) {
+    for (const auto& [number, answers] : waiter.answers)
+        work(number);
+    waiters_.push_back(std::move(waiter));
+    arm_timer();
+}
+
+void StorageWatch::arm_timer() {
+    if (waiters_.empty())
+        return;
+    Instant next = std::ranges::min_element(waiters_, {}, &Waiter::until)->until;
+    for (const auto& lane : lanes_)
+        if (lane->place && !lane->is_known && lane->busy_since && !hangs(*lane))
+            next = std::min(next, *lane->busy_since + patience);
+    timer_->arm(next);
+}
+
+/// Has the lane's thread read more, unless it reads.
+void StorageWatch::work(std::size_t number) {
+    Lane& lane = *lanes_[number];
+    if (lane.busy_since || (lane.asked.empty() && !lane.round_is_on()))
+        return;
+    lane.busy_since = loop::now();
+    // There is room: a lane has one job, and one batch, at a time.
+    (void)lane.thread->run([batch = next_batch(number), path = lane.path, reader = reader_,
+                            mail = mail_, thread = lane.thread.get()]() mutable {
+        read(batch, path, reader, *thread);
+        (void)mail->push(std::move(batch));
+    });
+}
+
+/// On the lane's thread.
+void StorageWatch::read(Batch& batch, const std::string& path, const StorageReader& reader,
+                        const FilesThread& thread) {
+    for (core::Images* images : {&batch.asked, &batch.of_round})
+        for (auto& [name, known] : *images)
+            if (!thread.is_ending())
+                known = read_image(reader, name);
+    std::set<std::uint64_t> devices;
+    for (const auto& [name, known] : batch.asked)
+        if (known.image && devices.insert(known.image->device).second)
+            if (auto seen = reader.file_system(name.path))
+                batch.of_asked.push_back(*std::move(seen));
+    if (!path.empty() && batch.ends_round)
+        batch.file_system = reader.file_system(path);
+}
+
+/// Takes what comes next from what the lane is to read: before all else, what its path is on.
+StorageWatch::Batch StorageWatch::next_batch(std::size_t number) {
+    Lane& lane = *lanes_[number];
+    Batch batch{.lane = number, .asked = {}, .of_round = {}, .of_asked = {}, .file_system = {}};
+    const std::size_t most = lane.place && !lane.is_known ? 0 : max_batch;
+    for (; !lane.asked.empty() && batch.answers < most; ++batch.answers) {
+        batch.asked.try_emplace(std::move(lane.asked.front()));
+        lane.asked.pop_front();
+    }
+    while (!lane.round.empty() && batch.answers + batch.of_round.size() < most) {
+        batch.of_round.try_emplace(std::move(lane.round.front()));
+        lane.round.pop_front();
+    }
+    batch.ends_round = most == 0 || (lane.round_is_on() && lane.round.empty());
+    return batch;
+}
+
+void StorageWatch::take_in(Batch batch) {
+    Lane& lane = *lanes_[batch.lane];
+    lane.busy_since.reset();
+    lane.answered += batch.answers;
+    guard_.set_images(batch.asked);
+    for (const core::FileSystem& seen : batch.of_asked)
+        note_use(seen);
+    lane.round_read.merge(batch.of_round);
+    const bool ends_round = lane.round_is_on() && batch.ends_round && lane.round.empty();
+    if (ends_round) {
+        guard_.set_images(std::exchange(lane.round_read, {}));
+        ++lane.rounds_ended;
+    }
+    if (batch.file_system)
+        note_file_system(lane, *std::move(batch.file_system));
+    tell_file_systems();
+    if (ends_round && std::exchange(lane.round_again, false))
+        begin_rounds({batch.lane});
+    work(batch.lane);
+    if (batch.ends_round)
+        changed_();
+}
+
+/// Of the file system an image is on, which a path may be on, too.
+void StorageWatch::note_use(const core::FileSystem& seen) {
+    for (const auto& lane : lanes_)
+        if (lane->file_system && lane->file_system->device == seen.device) {
+            lane->file_system->capacity = seen.capacity;
+            lane->file_system->used = seen.used;
+        }
+}
+
+void StorageWatch::note_file_system(Lane& lane, Result<core::FileSystem> found) {
+    lane.is_known = true;
+    const bool is_default = !guard_.policy().origins.contains("storage.paths");
+    std::string problem = found ? "" : found.error().what;
+    if (found)
+        lane.file_system = *std::move(found);
+    else if (found.error().code == Errc::not_found) {
+        lane.file_system.reset();
+        if (is_default) // a host without that folder has its images elsewhere
+            problem.clear();
+    }
+    if (!problem.empty() && problem != lane.problem)
+        log(Level::error, "storage: {}: {}", printable(lane.path), problem);
+    lane.problem = std::move(problem);
+    if (lane.file_system)
+        note_use(core::FileSystem(*lane.file_system));
+}
+
+void StorageWatch::tell_file_systems() {
+    core::FileSystems all;
+    std::map<int, const Lane*> by_place;
+    for (const auto& lane : lanes_)
+        if (lane->place)
+            by_place[*lane->place] = lane.get();
+    for (const auto& [place, lane] : by_place) {
+        if (!lane->is_known)
+            all.unread.push_back(lane->path);
+        else if (lane->file_system && !all.place_of(lane->file_system->device))
+            all.read[place] = *lane->file_system;
+    }
+    guard_.set_file_systems(std::move(all));
+}
+
+/// Those that wait and need not any longer, or must not.
+void StorageWatch::serve() {
+    std::list<Waiter> served;
+    const Instant now = loop::now();
+    for (auto waiter = waiters_.begin(); waiter != waiters_.end();) {
+        const auto next = std::next(waiter);
+        if (is_served(*waiter) || waiter->until <= now)
+            served.splice(served.end(), waiters_, waiter);
+        waiter = next;
+    }
+    for (Waiter& waiter : served) {
+        if (!is_served(waiter))
+            give_up(waiter);
+        waiter.then();
+    }
+    arm_timer();
+}
+
+/// A path that nothing is known of might be the one that an image is on; it is not waited for
+/// where it hangs.
+bool StorageWatch::is_served(const Waiter& waiter) const {
+    return std::ranges::all_of(
+               waiter.answers,
+               [&](const auto& need) { return lanes_[need.first]->answered >= need.second; }) &&
+           std::ranges::all_of(
+               waiter.rounds,
+               [&](const auto& need) { return lanes_[need.first]->rounds_ended >= need.second; }) &&
+           std::ranges::all_of(lanes_, [&](const auto& lane) {
+               return !lane->place || lane->is_known || hangs(*lane);
+           });
+}
+
+void StorageWatch::give_up(const Waiter& waiter) {
+    core::Images unread;
+    for (const auto& [number, image] : waiter.images)
+        if (lanes_[number]->answered < waiter.answers.at(number))
+            unread[image] = {.image = std::nullopt, .problem = std::string(late)};
+    guard_.set_images(unread);
+}
+
+std::vector<std::string> StorageWatch::problems() const {
+    constexpr std::chrono::seconds soon{5};
+    std::vector<std::string> problems;
+    const Instant now = loop::now();
+    for (const auto& lane : lanes_) {
+        const std::string_view what = lane->path.empty() ? "images elsewhere" : lane->path;
+        if (!lane->path.empty() && !lane->place)
+            continue;
+        if (lane->busy_since && now - *lane->busy_since > soon)
+            problems.push_back(fmt::format("storage: {}: no answer", printable(what)));
+        else if (!lane->problem.empty())
+            problems.push_back(fmt::format("storage: {}: {}", printable(what), lane->problem));
+    }
+    return problems;
+}
+
+bool StorageWatch::stop(std::chrono::milliseconds at_most) {
+    const Instant end = loop::now() + at_most;
+    for (const auto& lane : lanes_)
+        (void)lane->thread->stop({});
+    return std::ranges::all_of(lanes_, [&](const auto& lane) {
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - loop::now());
+        return lane->thread->stop(std::max(left, std::chrono::milliseconds(0)));
+    });
+}
+
+} // namespace virtguard::daemon

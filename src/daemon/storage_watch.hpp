@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Keeps looking at the file systems of storage.paths and at the images of guests, and tells the
+// guard. Each of the paths has a thread of its own, and images elsewhere have one together: a file
+// system that hangs holds up what is on it, and nothing else (the files thread least of all, which
+// makes durable what others wait for).
+//
+// What a guest writes is used, and no longer owed. So that nothing is free twice, what is used is
+// never older than what is known of an image: a file system is read after the images on it, and
+// with each start's. Then guests that write seem to owe more than they do until all images are read
+// again, which is done before a start is refused for it.
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/instant.hpp"
+#include "core/guard.hpp"
+#include "core/storage.hpp"
+#include "daemon/files_thread.hpp"
+#include "loop/loop.hpp"
+#include "loop/mailbox.hpp"
+
+namespace virtguard::daemon {
+
+/// What the threads call, several at a time; it may take as long as the storage likes. Errors as
+/// those of image/read.hpp.
+struct StorageReader {
+    std::function<Result<core::Image>(const core::ImageName&)> image;
+    std::function<Result<core::FileSystem>(const std::string& path)> file_system;
+};
+
+/// Reads what is below this folder: "/" but for tests.
+[[nodiscard]] StorageReader storage_below(const std::filesystem::path& root);
+
+class StorageWatch {
+  public:
+    /// How long a start waits for its images.
+    static constexpr std::chrono::milliseconds patience{500};
+
+    using Then = std::move_only_function<void()>;
+
+    /// `changed` runs when the guard was told something. The guard must
+    /// outlive the watch.
+    [[nodiscard]] static Result<std::unique_ptr<StorageWatch>>
+    create(loop::Loop& loop, core::Guard& guard, StorageReader reader,
+           std::function<void()> changed);
+    StorageWatch(const StorageWatch&) = delete;
+    StorageWatch& operator=(const StorageWatch&) = delete;
+    ~StorageWatch() = default;
+
+    /// Looks soon at all file systems, and at the images of all guests.
+    void look();
+    /// Looks soon at the images of a guest, where it is known.
+    void look_at(const std::string& identity);
+    /// The paths are those of the guard's policy of now.
+    void policy_changed();
+
+    /// Reads the images of these disks anew, and what is used, and tells the guard; then runs
+    /// `then`: at once where there is nothing to read, else in the loop, at the latest after that
+    /// time, when the guard is told of those that could not be read by then.
+    void read(const std::vector<core::Disk>& disks, std::chrono::nanoseconds at_most, Then then);
+    /// The same for all images of guests.
+    void read_all(std::chrono::nanoseconds at_most, Then then);
+
+    /// What storage does not let us know, a line each.
+    [[nodiscard]] std::vector<std::string> problems() const;
+
+    /// Ends the threads. False: some have not ended after that time; then nothing but the end of
+    /// the process is left, without destroying this.
+    [[nodiscard]] bool stop(std::chrono::milliseconds patience);
+
+  private:
+    /// What a lane's thread read at one go.
+    struct Batch {
+        std::size_t lane = 0; ///< its number
+        core::Images asked;   ///< by starts
+        core::Images of_round;
+        std::size_t answers = 0; ///< how much was asked
+        bool ends_round = false;
+        std::vector<core::FileSystem> of_asked; ///< what their images are on, read after them
+        std::optional<Result<core::FileSystem>> file_system; ///< of the lane's path, read last
+    };
+    using Mail = loop::Mailbox<Batch>;
+
+    /// A thread and what it is to read.
+    struct Lane {
+        std::optional<int> place; ///< the number of its path in the policy; nothing: of none now
+        std::string path;         ///< "" for images that are below no path of the policy
+        std::unique_ptr<FilesThread> thread;
+        std::optional<Instant> busy_since;
+        std::deque<core::ImageName> asked; ///< by starts: they come first
+        std::uint64_t asked_ever = 0;
+        std::uint64_t answered = 0;
+        std::deque<core::ImageName> round; ///< what the round over all images has yet to read
+        core::Images round_read;
+        std::uint64_t rounds_begun = 0;
+        std::uint64_t rounds_ended = 0;
+        bool round_again = false; ///< after the one that is on
+        bool is_known = false;    ///< whether there is a file system
+        std::optional<core::FileSystem> file_system;
+        std::string problem; ///< of the path: why there is nothing, or nothing new
+
+        [[nodiscard]] bool round_is_on() const { return rounds_begun > rounds_ended; }
+    };
+    /// Who waits for images.
+    struct Waiter {
+        std::map<std::size_t, std::uint64_t> answers; ///< how many, by the lane's number
+        std::map<std::size_t, std::uint64_t> rounds;  ///< ended, the same
+        std::vector<std::pair<std::size_t, core::ImageName>> images;
+        Instant until;
+        Then then;
+    };
+
+    StorageWatch(core::Guard& guard, StorageReader reader, std::shared_ptr<Mail> mail,
+                 std::function<void()> changed)
+        : guard_(guard), reader_(std::move(reader)), mail_(std::move(mail)),
+          changed_(std::move(changed)) {}
+    [[nodiscard]] bool counts() const;
+    [[nodiscard]] std::size_t lane_of(const std::string& image) const;
+    [[nodiscard]] Lane* lane_for(const std::string& path);
+    [[nodiscard]] bool is_used(std::size_t number) const;
+    [[nodiscard]] bool hangs(const Lane& lane) const;
+    void begin_rounds(const std::set<std::size_t>& numbers);
+    void ask(const core::ImageName& image, Waiter& waiter);
+    void arm_timer();
+    void wait(Waiter waiter);
+    void work(std::size_t number);
+    [[nodiscard]] Batch next_batch(std::size_t number);
+    void take_in(Batch batch);
+    void note_file_system(Lane& lane, Result<core::FileSystem> found);
+    void note_use(const core::FileSystem& seen);
+    static void read(Batch& batch, const std::string& path, const StorageReader& reader,
+                     const FilesThread& thread);
+    void tell_file_systems();
+    void serve();
+    [[nodiscard]] bool is_served(const Waiter& waiter) const;
+    void give_up(const Waiter& waiter);
+
+    core::Guard& guard_;
+    StorageReader reader_;
+    std::shared_ptr<Mail> mail_; ///< shared with the batches under way
+    std::function<void()> changed_;
+    std::optional<loop::Io> arrived_;
+    std::optional<loop::Timer> timer_; ///< the first of the waiters' times
+    std::list<Waiter> waiters_;
+    std::vector<std::unique_ptr<Lane>> lanes_; ///< the first for images elsewhere; never fewer
+};
+
+} // namespace virtguard::daemon

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <systemd/sd-event.h>
+
+#include <catch2/catch.hpp>
+
+#include "daemon/storage_watch.hpp"
+#include "slow_storage.hpp"
+
+using namespace virtguard;
+using namespace virtguard::daemon;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::int64_t gib = SlowStorage::gib;
+const core::Resource storage = core::Resource::storage();
+using Lines = std::vector<std::string>;
+
+core::Topology topology() {
+    return {.nodes = {{.id = 0, .pus = {0}, .memory = 8 * gib}},
+            .cores = {{0}},
+            .online = {0},
+            .allowed = {0}};
+}
+
+core::Policy policy(std::vector<std::string> paths) {
+    core::Policy policy;
+    policy.storage.paths = std::move(paths);
+    policy.origins["storage.paths"] = "file:1";
+    return policy;
+}
+
+std::vector<core::Disk> disks(const std::vector<std::string>& paths) {
+    std::vector<core::Disk> result;
+    for (const std::string& path : paths)
+        result.push_back({.image = {path, "raw"}});
+    return result;
+}
+
+core::Domain domain(const std::vector<std::string>& paths) {
+    core::Domain domain{.name = "web"};
+    domain.disks = disks(paths);
+    return domain;
+}
+
+class Bench {
+  public:
+    explicit Bench(const core::Policy& of) : guard(topology(), of) {}
+    Bench(const Bench&) = delete;
+    Bench& operator=(const Bench&) = delete;
+    ~Bench() { slow.release(); }
+
+    void watch() {
+        storage_watch =
+            StorageWatch::create(loop, guard, slow.reader(), [this] { ++changes; }).value();
+    }
+    void run_until(const std::function<bool()>& is_so) {
+        constexpr std::uint64_t microseconds = 1000;
+        while (!is_so())
+            REQUIRE(sd_event_run(loop.handle(), microseconds) >= 0);
+    }
+    /// How long it was until the images could be counted on, or were given up.
+    std::chrono::nanoseconds read(const std::vector<std::string>& paths,
+                                  std::chrono::nanoseconds at_most = 10s) {
+        const Instant began = loop::now();
+        bool done = false;
+        storage_watch->read(disks(paths), at_most, [&] { done = true; });
+        run_until([&] { return done; });
+        return loop::now() - began;
+    }
+    /// What a guest with these images would hold of storage, and what is said of it.
+    core::Demand demand(const std::vector<std::string>& paths) {
+        return guard.check(domain(paths)).demand;
+    }
+    std::int64_t growth(const std::vector<std::string>& paths) {
+        const core::Quantities total = demand(paths).total();
+        const auto found = total.find(storage);
+        return found == total.end() ? 0 : found->second;
+    }
+    core::Quantities capacity() { return guard.report().host.capacity; }
+
+    SlowStorage slow;
+    loop::Loop loop = loop::Loop::create().value();
+    core::Guard guard;
+    int changes = 0;
+    std::unique_ptr<StorageWatch> storage_watch;
+};
+
+} // namespace
+
+TEST_CASE("an image and its file system are known when its start goes on") {
+    Bench bench(policy({"/a", "/b"}));
+    bench.watch();
+    (void)bench.read({"/a/1", "/b/1", "/c/1"});
+    CHECK(bench.growth({"/a/1"}) == 10 * gib);
+    CHECK(bench.growth({"/a/1", "/b/1"}) == 20 * gib);
+    CHECK(bench.growth({"/c/1"}) == 0); // on neither
+    CHECK(bench.demand({"/c/1"}).notes.empty());
+    CHECK(bench.capacity().at(storage) == 200 * gib);
+    CHECK(bench.storage_watch->problems().empty());
+}
+
+TEST_CASE("who has nothing to wait for goes on at once") {
+    Bench bench(policy({"/a"}));
+    bench.slow.hang("/a");
+    bench.watch();
+    bool done = false;
+    bench.storage_watch->read({}, 10s, [&] { done = true; });
+    CHECK(done);
+    bench.guard.apply(policy({}));
+    bench.storage_watch->policy_changed();
+    done = false;
+    bench.storage_watch->read(disks({"/a/1"}), 10s, [&] { done = true; });
+    CHECK(done);
+}
+
+TEST_CASE("an image that hangs is given up in time, and holds up none elsewhere") {
+    Bench bench(policy({"/a", "/b"}));
+    bench.slow.hang("/a/1");
+    bench.watch();
+    const auto waited = bench.read({"/a/1"}, 50ms);
+    CHECK(waited >= 50ms);
+    CHECK(waited < 5s);
+    CHECK(bench.demand({"/a/1"}).notes ==
+          Lines{"how much /a/1 may grow is not known: it could not be read in time"});
+    CHECK(bench.read({"/b/1"}) < 5s);
+    CHECK(bench.growth({"/b/1"}) == 10 * gib);
+    CHECK(bench.read({"/c/1"}) < 5s);
+    bench.slow.release();
+    bench.run_until([&] { return bench.growth({"/a/1"}) == 10 * gib; });
+    CHECK(bench.demand({"/a/1"}).notes.empty());
+}
+
+TEST_CASE("an image that was known counts as it was while it hangs") {
+    Bench bench(policy({"/a"}));
+    bench.watch();
+    (void)bench.read({"/a/1"});
+    bench.slow.set_image("/a/1", core::Image{.device = 1, .virtual_size = gib, .allocated = 0});
+    bench.slow.hang("/a/1");
+    (void)bench.read({"/a/1"}, 10ms);
+    CHECK(bench.growth({"/a/1"}) == 10 * gib);
+    CHECK(bench.demand({"/a/1"}).notes ==
+          Lines{"/a/1 counts as it was when it was last read: it could not be read in time"});
+    bench.slow.release();
+    bench.run_until([&] { return bench.growth({"/a/1"}) == gib; });
+}
+
+TEST_CASE("an image that is no longer as it was is read anew for each start") {
+    Bench bench(policy({"/a"}));
+    bench.watch();
+    (void)bench.read({"/a/1"});
+    bench.slow.set_image("/a/1", core::Image{.device = 1, .virtual_size = gib, .allocated = 0});
+    (void)bench.read({"/a/1"});
+    CHECK(bench.growth({"/a/1"}) == gib);
+    bench.slow.set_image("/a/1", fail(Errc::not_found, "No such file or directory"));
+    (void)bench.read({"/a/2", "/a/1"});
+    CHECK(bench.demand({"/a/1"}).notes ==
+          Lines{"/a/1 counts as it was when it was last read: No such file or directory"});
+}
+
+TEST_CASE("a file system that hangs from the beginning is not waited for again and again") {
+    Bench bench(policy({"/a", "/b"}));
+    bench.slow.hang("/a");
+    bench.watch();
+    CHECK(bench.read({"/b/1"}, StorageWatch::patience) >= StorageWatch::patience);
+    CHECK(bench.read({"/b/1"}) < 5s);
+    CHECK(bench.growth({"/b/1"}) == 10 * gib);
+    CHECK(bench.capacity().at(storage) == 100 * gib);
+    CHECK(bench.demand({"/c/1"}).notes ==
+          Lines{"how much /c/1 may grow is not known: not read yet"});
+    (void)bench.read({"/c/1"});
+    CHECK(bench.demand({"/c/1"}).notes ==
+          Lines{"how much /c/1 may grow is not known: it may be on the file system of /a, which "
+                "could not be read yet"});
+    bench.slow.release();
+    bench.run_until([&] { return bench.capacity().at(storage) == 200 * gib; });
+    CHECK(bench.demand({"/c/1"}).notes.empty());
+}
+
+TEST_CASE("images of guests that run are read with each look, however many") {
+    Bench bench(policy({"/a"}));
+    std::vector<std::string> paths;
+    for (int i = 0; i < 200; ++i)
+        paths.push_back(fmt::format("/a/{}", i));
+    bench.guard.running(domain(paths), Instant{1s});
+    bench.watch();
+    const auto allocated = [&] { return bench.guard.report().host.allocated[storage]; };
+    bench.run_until([&] { return allocated() == 2000 * gib; });
+    CHECK(bench.changes > 0);
+    bench.slow.set_image("/a/7", core::Image{.device = 1, .virtual_size = gib, .allocated = 0});
+    bench.slow.set_file_system(
+        "/a", core::FileSystem{.path = "/a", .device = 1, .capacity = 50 * gib, .used = 9 * gib});
+    bench.storage_watch->look();
+    bench.storage_watch->look(); // while one is under way
+    bench.run_until([&] { return bench.capacity()[storage] == 50 * gib; });
+    CHECK(allocated() == 1991 * gib);
+    CHECK(bench.guard.report().host.foreign.at(storage) == 9 * gib);
+}
+
+TEST_CASE("a start does not wait for a look at all images") {
+    Bench bench(policy({"/a"}));
+    std::vector<std::string> paths;
+    for (int i = 0; i < 1000; ++i)
+        paths.push_back(fmt::format("/a/{}", i));
+    bench.guard.running(domain(paths), Instant{1s});
+    bench.watch();
+    bench.run_until([&] { return bench.capacity().contains(storage); });
+    bench.slow.hang("/a/999"); // the last of them, by its place in the round
+    bench.storage_watch->look();
+    CHECK(bench.read({"/a/new"}) < 5s);
+    CHECK(bench.growth({"/a/new"}) == 10 * gib);
+}
+
+TEST_CASE("a disk of a guest is read when it is told of") {
+    Bench bench(policy({"/a"}));
+    bench.watch();
+    (void)bench.read({"/a/1"});
+    bench.guard.running(domain({"/a/1", "/a/2"}), Instant{1s});
+    CHECK(bench.guard.report().host.allocated.at(storage) == 10 * gib);
+    bench.storage_watch->look_at("web");
+    bench.run_until([&] { return bench.guard.report().host.allocated.at(storage) == 20 * gib; });
+}
+
+TEST_CASE("two paths on one file system count once") {
+    Bench bench(policy({"/a", "/a/b/", "/b"}));
+    bench.watch();
+    (void)bench.read({"/a/b/1"});
+    CHECK(bench.capacity().at(storage) == 200 * gib);
+    CHECK(bench.growth({"/a/b/1"}) == 10 * gib);
+}
+
+TEST_CASE("a path that is not there is a problem where a file names it") {
+    const bool is_named = GENERATE(true, false);
+    core::Policy of = policy({"/a"});
+    if (!is_named)
+        of.origins.clear();
+    Bench bench(of);
+    bench.slow.set_file_system("/a", fail(Errc::not_found, "No such file or directory"));
+    bench.watch();
+    (void)bench.read({"/a/1"});
+    CHECK(bench.storage_watch->problems() ==
+          (is_named ? Lines{"storage: /a: No such file or directory"} : Lines{}));
+    CHECK_FALSE(bench.capacity().contains(storage));
+    CHECK(bench.demand({"/a/1"}).notes.empty());
+}
+
+TEST_CASE("a file system that cannot be read any more counts as it was") {
+    Bench bench(policy({"/a"}));
+    bench.watch();
+    (void)bench.read({"/a/1"});
+    bench.slow.set_file_system("/a", fail(Errc::io, "Stale file handle"));
+    bench.storage_watch->look();
+    bench.run_until([&] { return !bench.storage_watch->problems().empty(); });
+    CHECK(bench.storage_watch->problems() == Lines{"storage: /a: Stale file handle"});
+    CHECK(bench.capacity().at(storage) == 100 * gib);
+}
+
+TEST_CASE("a policy with other paths counts those") {
+    Bench bench(policy({"/a", "/b"}));
+    bench.watch();
+    (void)bench.read({"/a/1"});
+    bench.guard.apply(policy({"/c", "/b"}));
+    bench.storage_watch->policy_changed();
+    CHECK(bench.capacity().at(storage) == 100 * gib);
+    (void)bench.read({"/c/1"});
+    CHECK(bench.capacity().at(storage) == 200 * gib);
+    CHECK(bench.growth({"/a/1", "/c/1"}) == 10 * gib);
+    bench.guard.apply(policy({}));
+    bench.storage_watch->policy_changed();
+    CHECK_FALSE(bench.capacity().contains(storage));
+}
+
+TEST_CASE("the threads end, but for one that hangs") {
+    Bench bench(policy({"/a", "/b"}));
+    const bool hangs = GENERATE(true, false);
+    bench.watch();
+    (void)bench.read({"/a/1"});
+    if (hangs) {
+        bench.slow.hang("/a/1");
+        (void)bench.read({"/a/1"}, 10ms);
+    }
+    CHECK(bench.storage_watch->stop(hangs ? 50ms : 5000ms) == !hangs);
+}
