@@ -165,16 +165,19 @@ void check_quotas(const Ownership& owner, const Demand& demand, const Holdings& 
 
 } // namespace
 
+bool is_accepted(const std::string& scheduler, const SchedulerPolicy& policy) {
+    return policy.accept_any || (policy.accept_default && scheduler == policy.default_name) ||
+           table_of(scheduler, policy) != policy.accept.end();
+}
+
 Ownership ownership_of(const Domain& domain, const SchedulerPolicy& policy) {
     Ownership owner{.scheduler = domain.scheduler};
     if (owner.scheduler.empty())
         recognise(domain, policy, owner);
     if (owner.scheduler.empty())
         owner.scheduler = policy.default_name;
-    owner.accepted =
-        policy.accept_any || (policy.accept_default && owner.scheduler == policy.default_name);
+    owner.accepted = is_accepted(owner.scheduler, policy);
     if (const auto table = table_of(owner.scheduler, policy); table != policy.accept.end()) {
-        owner.accepted = true;
         owner.mode = table->second.mode;
         owner.table = table->first;
     }

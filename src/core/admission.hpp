@@ -19,6 +19,8 @@ struct Ownership {
     /// The keys of recognisers that could not tell.
     std::vector<std::string> unanswered;
 };
+/// Whether the host serves a scheduler.
+[[nodiscard]] bool is_accepted(const std::string& scheduler, const SchedulerPolicy& policy);
 [[nodiscard]] Ownership ownership_of(const Domain& domain, const SchedulerPolicy& policy);
 
 /// What the rules say of a domain.

@@ -154,12 +154,13 @@ Outcome make_outcome(const Domain& domain, const Answer& answer, const Host& hos
     return outcome;
 }
 
-std::vector<GuestReport> guest_reports(const Ledger& ledger) {
+std::vector<GuestReport> guest_reports(const Ledger& ledger, const SchedulerPolicy& policy) {
     std::vector<GuestReport> guests;
     for (const auto& [identity, guest] : ledger.guests())
         guests.push_back({.name = guest.domain.name,
                           .uuid = guest.domain.uuid,
                           .scheduler = guest.scheduler,
+                          .is_accepted = is_accepted(guest.scheduler, policy),
                           .state = guest.state,
                           .demand = guest.demand.total()});
     std::ranges::sort(guests, {},

@@ -88,13 +88,15 @@ struct GuestReport {
     std::string name;
     std::optional<Uuid> uuid;
     std::string scheduler;
+    bool is_accepted = true; ///< the host serves that scheduler, so that it might start now
     GuestState state = GuestState::running;
     Quantities demand;
 
     friend bool operator==(const GuestReport&, const GuestReport&) = default;
 };
 /// By UUID, those without one first.
-[[nodiscard]] std::vector<GuestReport> guest_reports(const Ledger& ledger);
+[[nodiscard]] std::vector<GuestReport> guest_reports(const Ledger& ledger,
+                                                     const SchedulerPolicy& policy);
 
 /// The daemon's whole status.
 struct Status {

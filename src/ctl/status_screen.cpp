@@ -113,6 +113,14 @@ std::vector<core::GuestReport> by_name(std::vector<core::GuestReport> guests) {
     return guests;
 }
 
+/// On a terminal with what is odd about it; in a pipe one word, since columns are taken apart
+/// there.
+Cell owner_cell(const core::GuestReport& guest, const Screen& screen) {
+    if (guest.is_accepted || screen.width == 0)
+        return printable(guest.scheduler);
+    return {printable(guest.scheduler) + " (not accepted)", Ink::warning};
+}
+
 /// The columns are the resources that some guest holds, of all and not only of those shown.
 std::string guest_table(const Screen& screen, std::span<const core::GuestReport> shown,
                         std::span<const core::GuestReport> all) {
@@ -128,7 +136,7 @@ std::string guest_table(const Screen& screen, std::span<const core::GuestReport>
     for (const core::GuestReport& guest : shown) {
         std::vector<Cell> row{printable(guest.name),
                               {std::string(core::state_name(guest.state)), ink_of(guest.state)},
-                              printable(guest.scheduler)};
+                              owner_cell(guest, screen)};
         for (const auto& [resource, of_any] : held)
             row.push_back(guest.demand.contains(resource)
                               ? Cell(amount(resource, guest.demand.at(resource), Rounding::up))
@@ -138,7 +146,7 @@ std::string guest_table(const Screen& screen, std::span<const core::GuestReport>
     return table.text(screen);
 }
 
-/// "14 running, 1 pending"
+/// "14 running, 1 pending; 3 of schedulers that are not accepted"
 std::string guest_counts(const std::vector<core::GuestReport>& guests) {
     std::string result;
     for (const core::GuestState state :
@@ -147,6 +155,9 @@ std::string guest_counts(const std::vector<core::GuestReport>& guests) {
             count > 0)
             result +=
                 fmt::format("{}{} {}", result.empty() ? "" : ", ", count, core::state_name(state));
+    if (const auto count = std::ranges::count(guests, false, &core::GuestReport::is_accepted);
+        count > 0)
+        result += fmt::format("; {} of schedulers that are not accepted", count);
     return result.empty() ? "none" : result;
 }
 

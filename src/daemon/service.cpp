@@ -331,7 +331,7 @@ core::Status Service::status() const {
                         .snapshot = snapshot_,
                         .report = guard_.report(),
                         .foreign_memory = guard_.foreign_memory(),
-                        .guests = core::guest_reports(guard_.ledger())};
+                        .guests = core::guest_reports(guard_.ledger(), guard_.policy().scheduler)};
     status.state = !status.problems.empty() ? "degraded"
                    : libvirt_->has_told()   ? "ready"
                                             : "starting";

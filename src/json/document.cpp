@@ -117,6 +117,7 @@ Json domains_json(const std::vector<core::GuestReport>& guests) {
         result.push_back({{"name", guest.name},
                           {"uuid", uuid_json(guest.uuid)},
                           {"scheduler", guest.scheduler},
+                          {"accepted", guest.is_accepted},
                           {"state", core::state_name(guest.state)},
                           {"demand", quantities(guest.demand, /*with_zeros=*/false)}});
     return result;
@@ -273,6 +274,7 @@ core::GuestReport read_guest(const Json& json) {
     return {.name = json.at("name").get<std::string>(),
             .uuid = read_uuid(json.at("uuid")),
             .scheduler = json.at("scheduler").get<std::string>(),
+            .is_accepted = json.at("accepted").get<bool>(),
             .state = read_state(json.at("state")),
             .demand = read_quantities(json.at("demand"))};
 }

@@ -8,7 +8,7 @@ import itertools
 import threading
 
 import on_bus
-from alone import ADMITTED, DEADLINE, PREPARE, REFUSED, RELEASE, STARTED, xml
+from alone import ADMITTED, DEADLINE, PREPARE, REFUSED, RELEASE, xml
 
 WHO = r"run time by root at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
 
@@ -83,16 +83,51 @@ class RunTime(on_bus.BusTest):
             self.assertIn(told, done.stderr)
         self.shows(cpu="3", memory="1")
 
-    def test_in_a_storm_of_starts_no_more_is_admitted_than_the_ratio_of_the_moment_allows(self):
-        """Of 16 CPUs, by starts of 2."""
-        self.set_ratio("cpu", "0.5")
-        asked, is_over = [], threading.Event()
+    def storm(self):
+        """Starts of 2 CPUs, four at a time: what they were answered, and what ends it, which returns how many were asked."""
+        answers, is_over = [], threading.Event()
+        asked = itertools.count()
 
-        def storm(first):
+        def ask(first):
             for number in itertools.count(first, 4):
                 if is_over.is_set():
                     return
-                asked.append(self.hook(PREPARE, xml(f"storm-{number}", number, 1, "MiB"))[0])
+                next(asked)
+                answers.append(self.hook(PREPARE, xml(f"storm-{number}", number, 1, "MiB"), DEADLINE * 1000)[0])
+
+        def end():
+            is_over.set()
+            for thread in threads:
+                thread.join()
+            return next(asked)
+
+        threads = [threading.Thread(target=ask, args=(100 + i,)) for i in range(4)]
+        self.addCleanup(end)
+        for thread in threads:
+            thread.start()
+        return answers, end
+
+    def test_reloads_in_a_storm_of_starts_drop_no_decision(self):
+        answers, end = self.storm()
+        rules = itertools.cycle((("", True), ('[rule.all]\naction = "refuse"\n', True), ("[rule.all]\n", False), ("nonsense", False),
+                                 ('[rule.all]\nmatch = "//vcpu > 5"\naction = "exempt"\n', True)))
+        for text, is_good in itertools.islice(rules, 25):
+            before = len(answers)
+            self.policy.write_text("[overcommit]\ncpu = 1000\n" + text)
+            done = self.busctl("call", on_bus.NAME, on_bus.ROOT, on_bus.MANAGER, "Reload")
+            self.assertEqual(done.returncode == 0, is_good, done.stderr)
+            self.wait_for(lambda before=before: len(answers) > before + 20, "the storm goes on")
+        asked = end()
+        self.assertEqual(len(answers), asked)
+        self.assertEqual(set(answers), {ADMITTED, REFUSED})
+        for domain in self.status()["domains"]:  # and each that was let in is known
+            self.assertIn(domain["state"], ("pending", "running"))
+        self.assertEqual(len(self.status()["domains"]), answers.count(ADMITTED) + 1)
+
+    def test_in_a_storm_of_starts_no_more_is_admitted_than_the_ratio_of_the_moment_allows(self):
+        """Of 16 CPUs, by starts of 2."""
+        self.set_ratio("cpu", "0.5")
+        asked, end = self.storm()
 
         def held():
             host = self.status()["host"]
@@ -102,18 +137,12 @@ class RunTime(on_bus.BusTest):
             before = len(asked)
             self.wait_for(lambda: len(asked) > before + 40, "the storm goes on")
 
-        storms = [threading.Thread(target=storm, args=(100 + i,)) for i in range(4)]
-        self.addCleanup(is_over.set)
-        for thread in storms:
-            thread.start()
         for ratio, most in (("0.5", 8), ("1", 16), ("1.5", 24), ("2", 32), ("1", 32), ("0.1", 32), ("2.5", 40)):
             self.set_ratio("cpu", ratio)
             self.assertLessEqual(held(), most)
             answered_more()
             self.assertEqual(held(), most)  # what was there before a ratio was lowered stays
-        is_over.set()
-        for thread in storms:
-            thread.join()
+        end()
         self.assertEqual(asked.count(ADMITTED), 19)  # and libvirt's test driver runs a guest of 2
 
     def mode(self, *words):

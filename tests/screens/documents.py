@@ -10,7 +10,8 @@ def status():
     guests = [domain("db-1", 1, cpu=16, memory=2 * GIB, hugepages_1Gi=64 * GIB),
               domain("web-1", 2, cpu=4, memory=8 * GIB + QEMU),
               domain("web-2", 3, cpu=4, memory=8 * GIB + QEMU),
-              domain("build-runner-of-the-night", 4, scheduler="cortex-staging", cpu=40, memory=60 * GIB + 3 * QEMU),
+              domain("build-runner-of-the-night", 4, scheduler="cortex-staging", accepted=False, cpu=40,
+                     memory=60 * GIB + 3 * QEMU),
               domain("router", 5, state="pending", cpu=2, memory=GIB // 2, hugepages_2Mi=GIB),
               domain("cache", 6, state="returning", cpu=2, memory=12 * GIB + QEMU)]
     memory = sum(guest["demand"]["memory"] for guest in guests if guest["state"] == "running")

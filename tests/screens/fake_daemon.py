@@ -59,6 +59,7 @@ def figures(free=None, **resources):
     return result
 
 
-def domain(name, number, state="running", scheduler="default-scheduler", **demand):
-    return {"name": name, "uuid": f"00000000-0000-4000-8000-{number:012x}", "scheduler": scheduler, "state": state,
+def domain(name, number, state="running", scheduler="default-scheduler", accepted=True, **demand):
+    return {"name": name, "uuid": f"00000000-0000-4000-8000-{number:012x}", "scheduler": scheduler,
+            "accepted": accepted, "state": state,
             "demand": {resource.replace("_", "-"): amount for resource, amount in demand.items()}}
