@@ -63,7 +63,8 @@ Finding check_libvirt(const DoctorOptions& options) {
         ask_libvirt([uri = options.libvirt_uri] { return virt::live_domains(uri); });
     if (domains)
         return {.subject = "libvirt",
-                .text = fmt::format("answers, and runs {} guests", domains->size())};
+                .text = fmt::format("answers, and runs {} guest{}", domains->size(),
+                                    domains->size() == 1 ? "" : "s")};
     return {.subject = "libvirt",
             .ok = false,
             .text = domains.error().what,

@@ -33,6 +33,23 @@ std::size_t width_of(std::string_view text) {
         text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U; }));
 }
 
+/// The text in lines of at most so many columns, broken between words where that is possible.
+std::string broken(std::string_view text, std::size_t width) {
+    std::string result;
+    while (width_of(text) > width) {
+        std::size_t end = 0; // of what fits
+        for (std::size_t shown = 0; shown <= width; ++end)
+            shown += width_of(text.substr(end, 1));
+        --end;
+        const std::size_t space = text.rfind(' ', end);
+        const bool has_space = space != std::string_view::npos && space > 0;
+        result += text.substr(0, has_space ? space : end);
+        result += '\n';
+        text.remove_prefix(has_space ? space + 1 : end);
+    }
+    return result += text;
+}
+
 TablePtr make_table(const Screen& screen, const std::vector<TableColumn>& columns,
                     const std::vector<std::size_t>& chosen) {
     TablePtr table(check(scols_new_table()));
@@ -44,9 +61,15 @@ TablePtr make_table(const Screen& screen, const std::vector<TableColumn>& column
     check(scols_table_enable_noencoding(table.get(), 1)); // \xNN in cells is ours
     for (const std::size_t index : chosen) {
         const TableColumn& column = columns[index];
-        check(scols_table_new_column(table.get(), column.title.c_str(), 0,
-                                     (column.align == Align::right ? SCOLS_FL_RIGHT : 0) |
-                                         (column.wraps ? SCOLS_FL_WRAP : 0)));
+        libscols_column* made =
+            check(scols_table_new_column(table.get(), column.title.c_str(), 0,
+                                         (column.align == Align::right ? SCOLS_FL_RIGHT : 0) |
+                                             (column.wraps ? SCOLS_FL_WRAP : 0)));
+        if (column.wraps) { // where broken() breaks it
+            check(scols_column_set_wrapfunc(made, scols_wrapnl_chunksize, scols_wrapnl_nextchunk,
+                                            nullptr));
+            check(scols_column_set_safechars(made, "\n"));
+        }
     }
     return table;
 }
@@ -92,7 +115,24 @@ Table::Layout Table::layout(const Screen& screen) const {
             if (needed <= screen.width)
                 return layout;
         }
-    return {choose(Shown::narrow)};
+    Layout layout{choose(Shown::narrow)};
+    break_columns(layout, screen.width);
+    return layout;
+}
+
+/// Those that wrap get what the others leave, in proportion to what they would take.
+void Table::break_columns(Layout& layout, std::size_t width) const {
+    std::size_t left = width - std::min(width, (layout.columns.size() - 1) * layout.gap);
+    std::size_t wanted = 0;
+    for (const std::size_t index : layout.columns)
+        if (columns_[index].wraps)
+            wanted += width_of_column(index);
+        else
+            left -= std::min(left, width_of_column(index));
+    for (const std::size_t index : layout.columns)
+        if (columns_[index].wraps)
+            layout.widths[index] =
+                std::max(width_of_column(index) * left / wanted, width_of(columns_[index].title));
 }
 
 std::size_t Table::width_of_column(std::size_t index) const {
@@ -105,13 +145,18 @@ std::size_t Table::width_of_column(std::size_t index) const {
 std::string Table::text(const Screen& screen) const {
     if (rows_.empty())
         return "";
-    const auto [chosen, gap] = layout(screen);
+    const auto [chosen, gap, widths] = layout(screen);
     const TablePtr table = make_table(screen, columns_, chosen);
     check(scols_table_set_column_separator(table.get(), std::string(gap, ' ').c_str()));
     for (const auto& row : rows_) {
         libscols_line* line = check(scols_table_new_line(table.get(), nullptr));
-        for (std::size_t i = 0; i < chosen.size(); ++i)
-            fill_cell(line, i, row[chosen[i]]);
+        for (std::size_t i = 0; i < chosen.size(); ++i) {
+            const Cell& cell = row[chosen[i]];
+            const auto width = widths.find(chosen[i]);
+            fill_cell(line, i,
+                      width == widths.end() ? cell
+                                            : Cell(broken(cell.text, width->second), cell.ink));
+        }
     }
     if (sections_.empty() || screen.width == 0)
         return print_rows(table.get(), 0, rows_.size() - 1);

@@ -3,6 +3,7 @@
 // Tables as lsblk prints them (libsmartcols), fitted to the screen.
 
 #include <cstddef>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -55,10 +56,12 @@ class Table {
     };
 
     struct Layout {
-        std::vector<std::size_t> columns; ///< the indices of those that are shown
-        std::size_t gap = 1;              ///< spaces between them
+        std::vector<std::size_t> columns;            ///< the indices of those that are shown
+        std::size_t gap = 1;                         ///< spaces between them
+        std::map<std::size_t, std::size_t> widths{}; ///< of those that have to wrap, by index
     };
     [[nodiscard]] Layout layout(const Screen& screen) const;
+    void break_columns(Layout& layout, std::size_t width) const;
     [[nodiscard]] std::size_t width_of_column(std::size_t index) const;
 
     std::vector<TableColumn> columns_;

@@ -140,14 +140,8 @@ void BusLink::update() {
     // Who hears of a start finds what it changed.
     const bus::Told told = connection_->tell();
     answering_->schedule(); // what it did not take when it was behind
-    switch (std::max(told, announce())) {
-    case bus::Told::all:
-        break;
-    case bus::Told::more:
-        return updating_->schedule();
-    case bus::Told::behind:
-        return waiting_->arm_after(behind_retry);
-    }
+    if (has_more(std::max(told, announce()), *updating_))
+        return;
     if (outdated_)
         waiting_->arm(connection_->may_show() ? next_picture_ : loop::now() + answer_time);
 }
@@ -158,18 +152,19 @@ void BusLink::refresh_if_due() {
         refresh();
 }
 
-/// While somebody waits for a long answer. A bus that is behind is looked at with the next update.
+/// While somebody waits for a long answer.
 void BusLink::answer() {
-    if (connection_ == nullptr)
-        return;
-    switch (connection_->answer()) {
-    case bus::Told::all:
-        return;
-    case bus::Told::more:
-        return answering_->schedule();
-    case bus::Told::behind:
-        return waiting_->arm_after(behind_retry);
-    }
+    if (connection_ != nullptr)
+        (void)has_more(connection_->answer(), *answering_);
+}
+
+/// Then it goes on: with the next turn, or, where the bus is behind, with the next update.
+bool BusLink::has_more(bus::Told told, loop::Deferred& next_turn) {
+    if (told == bus::Told::more)
+        next_turn.schedule();
+    if (told == bus::Told::behind)
+        waiting_->arm_after(behind_retry);
+    return told != bus::Told::all;
 }
 
 void BusLink::refresh() {

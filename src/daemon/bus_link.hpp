@@ -46,6 +46,7 @@ class BusLink {
     void refresh();
     void refresh_if_due();
     void answer();
+    bool has_more(bus::Told told, loop::Deferred& next_turn);
     [[nodiscard]] bus::Told announce();
 
     loop::Loop& loop_;

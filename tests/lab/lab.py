@@ -54,14 +54,6 @@ auth_unix_ro = "none"
 log_outputs = "3:file:/var/log/libvirtd.log"
 log_filters = "4:util.netdev 4:util.cgroup 4:util.gdbus"
 """
-QEMU_CONF = """
-security_driver = "none"
-cgroup_controllers = []
-user = "root"
-group = "root"
-namespaces = []
-stdio_handler = "file"
-"""
 
 # Writes a line "NAME OPERATION GUEST=STATE ...". What hooks only tell is heard when they have ended, so that is
 # waited for.
@@ -275,7 +267,7 @@ class Lab:
             os.makedirs(path, exist_ok=True)
         host_uuid = uuids.uuid5(uuids.NAMESPACE_DNS, socket.gethostname())
         pathlib.Path("/etc/libvirt/libvirtd.conf").write_text(f'{LIBVIRTD_CONF}host_uuid = "{host_uuid}"\n')
-        pathlib.Path("/etc/libvirt/qemu.conf").write_text(QEMU_CONF)
+        pathlib.Path("/etc/libvirt/qemu.conf").write_text(namespace.QEMU_CONF)
         pathlib.Path("/etc/hosts").write_text("127.0.0.1 localhost lab\n")
         # libvirtd looks for its defaults even where qemu.conf says root, and libvirt-daemon-system,
         # which makes them, is not needed for anything else.

@@ -27,14 +27,6 @@ TARBALL = pathlib.Path(sys.argv[2]).resolve()
 CAPABILITIES = "-all,+dac_read_search,+sys_ptrace"
 
 LIBVIRTD_CONF = 'auth_unix_rw = "none"\nauth_unix_ro = "none"\n'
-QEMU_CONF = """
-security_driver = "none"
-cgroup_controllers = []
-user = "root"
-group = "root"
-namespaces = []
-stdio_handler = "file"
-"""
 
 
 def domain(name, memory, unit):
@@ -133,7 +125,7 @@ class Lifecycle(unittest.TestCase):
 
     def start_libvirtd(self):
         self.chroot.write("/etc/libvirt/libvirtd.conf", LIBVIRTD_CONF)
-        self.chroot.write("/etc/libvirt/qemu.conf", QEMU_CONF)
+        self.chroot.write("/etc/libvirt/qemu.conf", namespace.QEMU_CONF)
         self.start("libvirtd")
         wait_until(lambda: self.chroot.path("/run/libvirt/libvirt-sock").exists())
 

@@ -97,7 +97,7 @@ class Doctor(unittest.TestCase):
             "ok      mode: enforce\n"
             "ok      bus: there is no system bus; virtguardd does without\n"
             f"ok      policy: the files of {self.root}/etc/virtguard are well written\n"
-            "ok      libvirt: answers, and runs 1 guests\n"
+            "ok      libvirt: answers, and runs 1 guest\n"
             "ok      hugepages-2Mi: 1 GiB on node 0\n"))
 
     def test_a_problem_is_followed_by_what_to_do(self):

@@ -55,3 +55,27 @@ def outcome():
                       "per_node": [{"node": 1, "largest": 97 * GIB}]},
                      {"resource": "hugepages-2Mi", "largest": 2 * GIB, "nodes": [0, 1],
                       "per_node": [{"node": 0, "largest": 2 * GIB}, {"node": 1, "largest": 2 * GIB}]}]}
+
+
+def history():
+    """The last of some starts, the latest first; of one of them more than a line can be said."""
+    analytics = outcome()
+    start = {"uuid": "", "scheduler": "default-scheduler", "reasons": []}
+    quota = {"code": "scheduler-quota", "resource": "memory", "nodes": [], "requested": 60 * GIB + 3 * QEMU, "free": 12 * GIB,
+             "effective": 100 * GIB, "mode": "observe",
+             "text": "memory: needs 60.19 GiB, 12 GiB left of the quota of 100 GiB of scheduler.accept.cortex"}
+    return {"starts": [
+        {**start, "time_us": 1796066721000000, "domain": "analytics", "scheduler": "nova", "verdict": "refuse",
+         "reasons": analytics["reasons"]},
+        {**start, "time_us": 1796066720000000, "domain": "build-runner-of-the-night", "scheduler": "cortex-staging",
+         "verdict": "would-refuse", "reasons": [quota]},
+        {**start, "time_us": 1796066719000000, "domain": "web-1", "verdict": "admit"}]}
+
+
+def policy():
+    """Of what is in force, the ratios: one of the files, one set at run time."""
+    return {"settings": [{"key": "overcommit.cpu", "value": "3", "origin": "/etc/virtguard/conf.d/50-site.toml:4"},
+                         {"key": "overcommit.memory", "value": "1.25",
+                          "origin": "run time by kvm-operator at 2026-11-30 19:25:21 UTC"}],
+            "replaced": [{"key": "overcommit.memory", "value": "1.5", "origin": "/etc/virtguard/conf.d/50-site.toml:5"}],
+            "problems": []}

@@ -7,7 +7,7 @@ import struct
 import threading
 import time
 
-CHECK, STATUS = 5, 6
+CHECK, STATUS, RECENT, POLICY = 5, 6, 7, 9
 GIB = 1 << 30
 COLUMNS = ("capacity", "reserved", "allocatable", "effective", "allocated", "pending", "booked", "foreign", "free")
 

@@ -16,15 +16,16 @@ import tempfile
 import termios
 import unittest
 
-from fake_daemon import CHECK, STATUS, FakeDaemon, domain
-from documents import outcome, status
+from fake_daemon import CHECK, POLICY, RECENT, STATUS, FakeDaemon, domain
+from documents import history, outcome, policy, status
 
 GOLDEN = pathlib.Path(__file__).with_name("golden")
 RENEW = "--renew" in sys.argv
 CTL = sys.argv[1]
 
 
-COMMANDS = {"status": ("status",), "nodes": ("nodes",), "domains": ("domains",),
+COMMANDS = {"status": ("status",), "nodes": ("nodes",), "domains": ("domains",), "recent": ("recent",),
+            "overcommit": ("overcommit",),
             "explain": ("explain", "--libvirt-uri", "test:///default", "test")}
 
 
@@ -36,7 +37,7 @@ def on_terminal(arguments, columns, **environment):
     termios.tcsetattr(slave, termios.TCSANOW, attributes)
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     program = subprocess.Popen([CTL, *arguments], stdin=subprocess.DEVNULL, stdout=slave, stderr=slave,
-                               env={"TERM": "xterm", "LC_ALL": "C.UTF-8", **environment})
+                               env={"TERM": "xterm", "LC_ALL": "C.UTF-8", "TZ": "UTC", **environment})
     os.close(slave)
     text = b""
     while True:
@@ -57,7 +58,7 @@ class Screens(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.socket = f"{folder.name}/hook.sock"
-        self.daemon = FakeDaemon(self.socket, {STATUS: status(), CHECK: outcome()})
+        self.daemon = FakeDaemon(self.socket, {STATUS: status(), CHECK: outcome(), RECENT: history(), POLICY: policy()})
         self.addCleanup(self.daemon.close)
 
     def arguments(self, command, *more):
@@ -65,7 +66,7 @@ class Screens(unittest.TestCase):
 
     def piped(self, command, *more, **environment):
         return subprocess.run([CTL, *self.arguments(command, *more)], capture_output=True, text=True, check=False,
-                              env={"TERM": "xterm", "LC_ALL": "C.UTF-8", **environment}).stdout
+                              env={"TERM": "xterm", "LC_ALL": "C.UTF-8", "TZ": "UTC", **environment}).stdout
 
     def compare(self, name, text):
         file = GOLDEN / name
@@ -86,6 +87,13 @@ class Screens(unittest.TestCase):
             for command in ("nodes", "domains"):
                 for line in on_terminal(self.arguments(command, "--color=never"), columns).splitlines():
                     self.assertLessEqual(len(line), columns, line)
+
+    def test_sentences_in_a_table_are_broken_between_words(self):
+        for columns in (100, 120, 140):
+            lines = on_terminal(self.arguments("recent", "--color=never"), columns).splitlines()
+            self.assertLessEqual(max(map(len, lines)), columns)
+            reasons = " ".join(line[lines[0].index("REASONS"):].rstrip() for line in lines)
+            self.assertIn("memory: needs 60.19 GiB, 12 GiB left of the quota of 100 GiB of scheduler.accept.cortex", reasons)
 
     def test_colours_are_for_terminals_unless_they_are_asked_for(self):
         escape = "\x1b["
