@@ -16,7 +16,7 @@ import on_bus
 from alone import ADMITTED, PREPARE, RELEASE, STARTED
 from on_bus import ROOT, BusTest
 from metrics import host, samples
-from simulator import COLUMNS, GIB, MIB, domain, strict
+from simulator import COLUMNS, GIB, MIB, domain, scheduler, strict
 from topologies import Writer
 
 PROPERTIES = {"effective": "EffectiveCapacity"} | {column: column.capitalize() for column in COLUMNS if column != "effective"}
@@ -41,6 +41,8 @@ class Agreement(BusTest):
     # ------------------------------------------------------------ each way, beside --json
 
     def check_screen(self, status, text):
+        self.assertTrue(text.startswith(f"virtguardd {status['version']}: {status['state']}, mode {status['mode']}\n"), text)
+        self.assertEqual("\nmaintenance: new kernel\n" in text, status["mode"] == "maintenance")
         ratios = status["overcommit"]
         rows = {f"node {node['id']}": node for node in status["nodes"]} | {"host": status["host"]}
         shown = 0
@@ -63,6 +65,8 @@ class Agreement(BusTest):
 
     def check_bus(self, status, manager, objects):
         decisions = status["decisions"]
+        if status["mode"] == "maintenance":
+            self.assertEqual(status["message"], "new kernel")
         expected = {"Version": status["version"], "Mode": status["mode"], "State": status["state"],
                     "Problems": status["problems"], "Overcommit": status["overcommit"],
                     "OverCapacity": status["over_capacity"], "SnapshotTimestamp": status["snapshot_us"],
@@ -163,9 +167,44 @@ class Agreement(BusTest):
     def change_policy(self):
         self.policy.write_text(f"[overcommit]\ncpu = {self.chance.choice(['0.5', '1.15', '3', '10'])}\n"
                                f"memory = {self.chance.choice(['0.9', '1', '1.5'])}\n"
+                               "[scheduler.accept.cortex]\nquota = { memory = \"10GiB\" }\n"
                                f"[resource-mode]\nmemory = \"{self.chance.choice(['enforce', 'observe'])}\"\n"
                                f"[reserve]\nmemory = \"{self.chance.choice(['0', '1GiB', '3GiB'])}\"\n")
         self.method("Reload")
+
+    def change_at_run_time(self):
+        """What is shown then is that, and not what the files say."""
+        order = self.chance.choice([("overcommit", "set", "cpu", "2.5"), ("overcommit", "set", "memory", "0.7"),
+                                    ("overcommit", "set", "memory", "1.3"), ("overcommit", "reset"),
+                                    ("mode", "maintenance", "--message", "new kernel"), ("mode", "observe"), ("mode", "reset"),
+                                    ("mode", "reset")])
+        self.assertEqual(self.ctl(*order).returncode, 0)
+
+    def check_order(self, status):
+        """overcommit and mode say the same of what is set, and who set it."""
+        ratios, mode = ({setting["key"]: setting for setting in json.loads(self.ctl(*command, "--json").stdout)["settings"]}
+                        for command in (("overcommit",), ("mode",)))
+        for resource in ("cpu", "memory"):
+            self.assertEqual(ratios[f"overcommit.{resource}"]["value"], status["overcommit"][resource])
+        self.assertEqual(mode["mode"]["value"], f'"{status["mode"]}"')
+
+    def check_quota(self):
+        """What a check says is left of a quota is what the status says that its scheduler's guests leave; how much they hold."""
+        xml, limit = domain("quota", 20 * GIB, 1, 99, metadata=scheduler("cortex")), 10 * GIB
+        (self.folder / "quota.xml").write_text(xml)
+        status = {}
+        while self.status() != status:  # a place may stop being kept at any time
+            status = self.status()
+            reasons = json.loads(self.ctl("check", "--json", self.folder / "quota.xml").stdout)["reasons"]
+            shown = self.method("Check", "s", xml)[1]
+        held = sum(guest["demand"].get("memory", 0) for guest in status["domains"]
+                   if guest["scheduler"] == "cortex" and guest["state"] != "returning")
+        self.assertEqual([(reason["resource"], reason["nodes"], reason["free"], reason["effective"]) for reason in reasons
+                          if reason["code"] == "scheduler-quota"], [("memory", [], limit - held, limit)])
+        self.assertEqual([reason[1:6] for reason in shown if reason[0] == "scheduler-quota"],
+                         [["memory", "", reason["requested"], limit - held, limit] for reason in reasons
+                          if reason["code"] == "scheduler-quota"])
+        return held
 
     def test_random_ledgers(self):
         self.start()
@@ -173,19 +212,27 @@ class Agreement(BusTest):
         for number in range(2, 62):
             backing = self.chance.choice(["", "", "<hugepages/>", "<hugepages><page size='1' unit='G'/></hugepages>"])
             memory = self.chance.randint(1, 3) * GIB if backing else self.chance.randint(1, 6 * 1024) * MIB
+            more = {"metadata": scheduler("cortex")} if self.chance.random() < 0.3 and number > 5 else {}
             xml = domain(f"guest-{number}", memory, self.chance.randint(1, 3), number, backing=backing,
-                         numatune=strict(self.chance.randint(0, 1)) if self.chance.random() < 0.5 else "")
+                         numatune=strict(self.chance.randint(0, 1)) if self.chance.random() < 0.5 else "", **more)
             admitted = self.hook(PREPARE, xml)[0] == ADMITTED
             seen["admitted" if admitted else "refused"] += 1
             for operation in self.chance.choice([(), (STARTED,), (RELEASE,), (STARTED, RELEASE)]) if admitted else ():
                 self.hook(operation, xml)
+            seen.update(guest["state"] for guest in self.status()["domains"])
             if number % 5 == 0:
                 self.change_policy()
+            if number % 3 == 0:
+                self.change_at_run_time()
             if number % 4 == 0:
                 status = self.compare()
+                self.check_order(status)
+                if number > 5:
+                    seen["in quota"] += self.check_quota()
+                seen[status["mode"]] += 1
                 seen["over"] += len(status["over_capacity"])
-                seen.update(guest["state"] for guest in status["domains"])
-        self.assertTrue(all(seen[each] for each in ("admitted", "refused", "over", "pending", "running", "returning")), seen)
+        self.assertTrue(all(seen[each] for each in ("admitted", "refused", "over", "pending", "running", "returning", "in quota",
+                                                   "enforce", "observe", "maintenance")), seen)
 
 
 if __name__ == "__main__":
