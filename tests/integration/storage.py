@@ -151,6 +151,14 @@ class Images(unittest.TestCase):
         done = lab.ctl("check", "--json", "-", stdin=lab.domain_xml("web", devices=disk(overlay)))
         self.assertEqual(json.loads(done.out)["demand"][STORAGE], owed(overlay))
 
+    def test_doctor_tells_of_guests_whose_images_would_not_fit(self):
+        for name in ("thin-1", "thin-2"):
+            self.define(name, disk(image(f"{name}.qcow2", 40)))
+            self.assertEqual(host.virsh("autostart", name).status, 0)
+        done = lab.ctl("doctor", "--guests")
+        self.assertEqual(done.status, 1)
+        self.assertRegex(done.out, r"start:thin-2: refused thin-2: ephemeral-storage: needs 39\.\d+ MiB, 23\.\d+ MiB free")
+
     def test_an_image_that_is_not_what_the_xml_says(self):
         path = IMAGES / "forged.qcow2"
         path.write_bytes(b"no image" * 100)
