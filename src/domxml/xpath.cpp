@@ -69,6 +69,8 @@ Result<Context> make_context(const Document& document, const core::Question& que
     for (const auto& [prefix, uri] : question.namespaces)
         if (xmlXPathRegisterNs(context.get(), xml_text(prefix), xml_text(uri)) != 0)
             return fail(Errc::invalid, "prefix {} cannot be declared", quote(prefix));
+    context->node =
+        reinterpret_cast<xmlNode*>(document.get()); // else a relative path finds nothing
     const std::size_t size = std::max<std::size_t>(document.size(), 1);
     context->opLimit = std::min(max_steps, max_cost / size + 1);
     context->error = drop_error;

@@ -66,6 +66,16 @@ TEST_CASE("a match is true or false, or whether there are nodes") {
           "gives a number: expected true or false, or nodes");
 }
 
+TEST_CASE("a path without a leading slash found nothing, and begins at the document") {
+    const std::string device = "<devices><hostdev/></devices>";
+    CHECK(match("domain/name = 'web'") == 1);
+    CHECK(match("domain/devices/hostdev", device) == 1);
+    CHECK(match("not(domain/devices/hostdev)", device) == 0);
+    CHECK(match("name = 'web'") == 0);
+    CHECK(answer(Kind::amount, "count(domain/devices/hostdev)", device).value == 1);
+    CHECK(error(Kind::match, "domain/name = 'web'") == "");
+}
+
 TEST_CASE("a namespace goes by the prefix that the question gives it") {
     CHECK(match("/domain/metadata/n:a", "<metadata><x:a xmlns:x='urn:n'/></metadata>") == 1);
     CHECK(match("/domain/metadata/n:a", "<metadata><n:a xmlns:n='urn:x'/></metadata>") == 0);
@@ -154,7 +164,7 @@ TEST_CASE("a domain that runs is asked as one that starts") {
     const auto status = domxml::parse_status(
         "<domstatus state='running' pid='7' xmlns:n='urn:n'><domain type='kvm'><name>web</name>"
         "<memory>1024</memory><vcpu>1</vcpu><metadata><n:a/></metadata></domain></domstatus>",
-        {question(Kind::match, "/domain/metadata/n:a and not(/domstatus)")});
+        {question(Kind::match, "/domain/metadata/n:a and domain/name and not(/domstatus)")});
     REQUIRE(status.has_value());
     CHECK(status->domain.facts == Facts{{"q", {.value = 1}}});
 }
