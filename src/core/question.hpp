@@ -3,6 +3,7 @@
 // What a policy asks of each domain's XML, and what it was told. XPath is text to the core: who
 // reads the XML answers, and the answers are facts of the domain like any other.
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -28,6 +29,9 @@ struct Question {
 };
 
 using Questions = std::vector<Question>;
+
+/// Of a policy. All of them are put to each domain, within one limit on what that costs.
+inline constexpr std::size_t max_questions = 64;
 
 /// What is wrong with a question whatever the domain; for who loads a policy.
 using QuestionCheck = std::function<Result<>(const Question&)>;

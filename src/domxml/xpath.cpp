@@ -2,9 +2,9 @@
 //
 // An expression is the operator's; a document is anybody's. libxml2 counts steps and stops at a
 // limit, but one step may cost as much as the whole document (the text of its root, a set of all
-// its nodes): so the steps that are allowed times the document's size stay below a constant, which
-// was measured at 0.5 s in the worst case found. An expression that looks at each node a few times
-// may do so on domains several times as large as real ones.
+// its nodes): so the steps that all questions to a document may take together, times its size, stay
+// below a constant, which was measured at 0.5 s in the worst case found. Expressions that look at
+// each node a few times may do so on domains several times as large as real ones.
 //
 // Compiled expressions are not kept: libxml2 writes into them while it evaluates, threads would
 // have to have their own, and compiling takes some microseconds.
@@ -38,14 +38,34 @@ using Context = CPtr<xmlXPathContext, xmlXPathFreeContext>;
 using Compiled = CPtr<xmlXPathCompExpr, xmlXPathFreeCompExpr>;
 using Object = CPtr<xmlXPathObject, xmlXPathFreeObject>;
 
-std::unexpected<Error> failure(const xmlXPathContext& context) {
+/// What the questions to one document may take, all together.
+class Steps {
+  public:
+    explicit Steps(const Document& document)
+        : allowed_(std::min(max_steps, max_cost / std::max<std::size_t>(document.size(), 1) + 1)),
+          left_(allowed_) {}
+
+    [[nodiscard]] unsigned long left() const { return left_; }
+    void take(unsigned long steps) { left_ -= std::min(left_, steps); }
+    /// Of a question that would take more than are left.
+    [[nodiscard]] std::unexpected<Error> exceeded() const {
+        return fail(Errc::invalid, "takes more steps than {} on XML of this size",
+                    left_ == allowed_ ? "are allowed" : "other questions leave of those allowed");
+    }
+
+  private:
+    unsigned long allowed_;
+    unsigned long left_;
+};
+
+std::unexpected<Error> failure(const xmlXPathContext& context, const Steps& steps) {
     const auto because = [](std::string_view text) {
         return std::unexpected(Error{Errc::invalid, std::string(text)});
     };
     switch (context.lastError.code) {
     case int{XML_XPATH_EXPRESSION_OK} + XPATH_OP_LIMIT_EXCEEDED:
     case int{XML_XPATH_EXPRESSION_OK} + XPATH_RECURSION_LIMIT_EXCEEDED:
-        return because("takes more steps than are allowed on XML of this size");
+        return steps.exceeded();
     case XML_XPATH_MEMORY_ERROR:
         return because("takes more memory than is allowed");
     case XML_XPATH_UNDEF_PREFIX_ERROR:
@@ -62,7 +82,8 @@ std::unexpected<Error> failure(const xmlXPathContext& context) {
     }
 }
 
-Result<Context> make_context(const Document& document, const core::Question& question) {
+Result<Context> make_context(const Document& document, const core::Question& question,
+                             const Steps& steps) {
     Context context(xmlXPathNewContext(document.get()));
     if (!context)
         return fail(Errc::unavailable, "there is no memory for it");
@@ -71,22 +92,23 @@ Result<Context> make_context(const Document& document, const core::Question& que
             return fail(Errc::invalid, "prefix {} cannot be declared", quote(prefix));
     context->node =
         reinterpret_cast<xmlNode*>(document.get()); // else a relative path finds nothing
-    const std::size_t size = std::max<std::size_t>(document.size(), 1);
-    context->opLimit = std::min(max_steps, max_cost / size + 1);
+    context->opLimit = steps.left();
     context->error = drop_error;
     return context;
 }
 
-Result<Object> evaluate(const Document& document, const core::Question& question) {
-    auto context = make_context(document, question);
+Result<Object> evaluate(const Document& document, const core::Question& question, Steps& steps) {
+    if (steps.left() == 0) // for libxml2 that is no limit
+        return steps.exceeded();
+    auto context = make_context(document, question, steps);
     if (!context)
         return std::unexpected(context.error());
     const Compiled compiled(xmlXPathCtxtCompile(context->get(), xml_text(question.xpath)));
     if (!compiled)
-        return failure(**context);
-    Object result(xmlXPathCompiledEval(compiled.get(), context->get()));
-    if (!result)
-        return failure(**context);
+        return failure(**context, steps);
+    Object object(xmlXPathCompiledEval(compiled.get(), context->get()));
+    Result<Object> result = object ? Result<Object>(std::move(object)) : failure(**context, steps);
+    steps.take((*context)->opCount);
     return result;
 }
 
@@ -141,8 +163,9 @@ Result<std::int64_t> amount_of(xmlXPathObject& result) {
     return static_cast<std::int64_t>(up);
 }
 
-Result<std::int64_t> answer(const Document& document, const core::Question& question) {
-    const auto result = evaluate(document, question);
+Result<std::int64_t> answer(const Document& document, const core::Question& question,
+                            Steps& steps) {
+    const auto result = evaluate(document, question, steps);
     if (!result)
         return std::unexpected(result.error());
     return question.kind == core::Question::Kind::match ? match_of(**result) : amount_of(**result);
@@ -274,8 +297,9 @@ core::Facts answers(const Document& document, const core::Questions& questions) 
     if (questions.empty())
         return facts;
     const QuietThread quiet;
+    Steps steps(document);
     for (const core::Question& question : questions) {
-        const auto told = answer(document, question);
+        const auto told = answer(document, question, steps);
         facts.emplace(question.key,
                       told ? core::Fact{.value = *told} : core::Fact{.problem = told.error().what});
     }
@@ -289,7 +313,8 @@ Result<> check_question(const core::Question& question) {
     if (!document)
         return std::unexpected(document.error());
     const QuietThread quiet;
-    const auto told = answer(*document, question);
+    Steps steps(*document);
+    const auto told = answer(*document, question, steps);
     return told ? Result<>{} : std::unexpected(told.error());
 }
 

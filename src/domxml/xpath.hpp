@@ -7,7 +7,8 @@
 
 namespace virtguard::domxml {
 
-/// An answer to each. What one may cost is bounded, whatever it and the document say.
+/// An answer to each, in their order. What all of them together may cost is bounded, whatever they
+/// and the document say: those that come last may go without an answer.
 [[nodiscard]] core::Facts answers(const Document& document, const core::Questions& questions);
 
 } // namespace virtguard::domxml

@@ -254,7 +254,15 @@ void Loader::check_questions() {
             problems_.push_back(
                 {set_at_[table], table + ".action: missing: expected \"refuse\", \"exempt\" or "
                                          "\"observe\""});
-    for (const core::Question& question : policy_.questions()) {
+    const core::Questions questions = policy_.questions();
+    if (questions.size() > core::max_questions) {
+        const std::string& key = questions[core::max_questions].key;
+        problems_.push_back(
+            {set_at_[key.substr(0, key.rfind('.'))],
+             fmt::format("{}: one of {} expressions: expected at most {} in all tables together",
+                         key, questions.size(), core::max_questions)});
+    }
+    for (const core::Question& question : questions) {
         const auto set = set_at_.find(question.key);
         const std::string table = question.key.substr(0, question.key.rfind('.'));
         if (question.xpath.empty() && set == set_at_.end())

@@ -703,3 +703,13 @@ TEST_CASE("what is wrong with an expression is told at its key") {
     REQUIRE_FALSE(loaded.has_value());
     CHECK(loaded.error() == Lines{"c:2:3: scheduler.recognise.ovirt.match: \"bad\" is bad"});
 }
+
+TEST_CASE("a policy asks no more of a domain than 64 questions") {
+    std::string text;
+    for (int i = 0; i < 64; ++i)
+        text += fmt::format("[rule.r{:02}]\naction = 'refuse'\n", i);
+    CHECK(errors_of(text) == Lines{});
+    CHECK(errors_of(text + "[scheduler.recognise.nova]\nmatch = 'true()'") ==
+          Lines{"p:129:22: scheduler.recognise.nova.match: one of 65 expressions: expected at most "
+                "64 in all tables together"});
+}
