@@ -14,7 +14,8 @@ namespace virtguard::core {
 namespace {
 
 void carry_out(RunTime& run_time, const SetOvercommit& order, const Setter& by) {
-    run_time.overcommit[order.resource] = {order.ratio, by};
+    if (order.resource.kind != Resource::Kind::hugepages) // theirs is 1, as it would be without
+        run_time.overcommit[order.resource] = {order.ratio, by};
 }
 
 void carry_out(RunTime& run_time, const ResetOvercommit& order, const Setter&) {
@@ -91,7 +92,7 @@ Result<Order> read_set_overcommit(std::string_view resource, std::string_view ra
     const auto read = Ratio::parse(ratio);
     if (!read)
         return context(read.error(), known->name());
-    if (known->kind == Resource::Kind::hugepages)
+    if (known->kind == Resource::Kind::hugepages && !read->is_one())
         return fail(Errc::invalid, "{}: hugepages take no ratio", known->name());
     return SetOvercommit{*known, *read};
 }

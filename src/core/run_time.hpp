@@ -58,7 +58,7 @@ struct RunTime {
 [[nodiscard]] Policy in_force(Policy files, const RunTime& run_time);
 
 struct SetOvercommit {
-    Resource resource;
+    Resource resource; ///< of hugepages 1 is no error, as in a file, and changes nothing
     Ratio ratio;
 
     friend bool operator==(const SetOvercommit&, const SetOvercommit&) = default;

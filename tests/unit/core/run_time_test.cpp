@@ -61,6 +61,8 @@ TEST_CASE("an order that is impossible says what was expected") {
     CHECK(error(read_set_overcommit("cpu", "0")) == "cpu: " + Ratio::parse("0").error().what);
     CHECK(error(read_set_overcommit("hugepages-2Mi", "1.5")) ==
           "hugepages-2Mi: hugepages take no ratio");
+    // As in a file, where 1 is no error and no setting.
+    CHECK(carried_out({}, order(read_set_overcommit("hugepages-2Mi", "1.0")), root) == RunTime{});
     CHECK(error(read_reset_overcommit("x")) == Resource::parse_known("x").error().what);
 }
 
