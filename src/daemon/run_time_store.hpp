@@ -2,10 +2,14 @@
 #pragma once
 // What is set at run time, and the file that has it for the next daemon.
 
+#include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +18,7 @@
 #include "daemon/files_thread.hpp"
 #include "loop/loop.hpp"
 #include "loop/mailbox.hpp"
+#include "virt/backoff.hpp"
 
 namespace virtguard::daemon {
 
@@ -24,17 +29,18 @@ class RunTimeStore {
     /// Runs when what was set is on the disk, or with why it is not (io, unavailable); set it is.
     using Kept = std::move_only_function<void(Result<>)>;
 
-    /// Reads the file, which is waited for. One that cannot be used is set aside, and nothing is
-    /// set then.
+    /// Reads the file, which is waited for. One that is damaged is set aside, and nothing is set
+    /// then. One that cannot be read now is left alone, and tried again until it can.
     RunTimeStore(std::filesystem::path file, FilesThread& files);
     RunTimeStore(const RunTimeStore&) = delete;
     RunTimeStore& operator=(const RunTimeStore&) = delete;
     /// What is set and nobody was told of yet, the next daemon may know or not.
     ~RunTimeStore() = default;
 
-    /// Tells who waits for what was set, from now on; `changed` when problem() or a name of
-    /// values() has.
-    [[nodiscard]] Result<> watch(loop::Loop& loop, std::function<void()> changed);
+    /// Tells who waits for what was set, and tries again what failed, from now on; `changed` when
+    /// problem() or a name of values() has, `read_late` when more is set, as the file says.
+    [[nodiscard]] Result<> watch(loop::Loop& loop, std::function<void()> changed,
+                                 std::function<void()> read_late = nullptr);
 
     [[nodiscard]] const core::RunTime& values() const { return values_; }
     void set(core::RunTime values, Kept kept);
@@ -44,16 +50,23 @@ class RunTimeStore {
     [[nodiscard]] const std::string& problem() const { return problem_; }
 
   private:
-    /// What the files thread has written, or failed to.
-    struct Written {
-        Result<> result;
-        core::RunTime values; ///< with the names of users
+    using Names = std::map<std::uint32_t, std::string>;
+    /// What the files thread has done: one of the three.
+    struct Letter {
+        Result<> written{};
+        std::optional<Result<core::RunTime>> read{};
+        Names names{};
     };
-    using Mail = loop::Mailbox<Written>;
+    using Mail = loop::Mailbox<Letter>;
 
-    void read();
+    void take_in(Result<core::RunTime> read);
     void write();
-    void note(const Written& written);
+    void note(Letter letter);
+    void note(const Names& names);
+    void note_read(Result<core::RunTime> read);
+    void note_written(const Result<>& written);
+    void tell(const Result<>& done);
+    void find_names();
 
     std::filesystem::path file_;
     FilesThread& files_;
@@ -61,11 +74,16 @@ class RunTimeStore {
     std::string problem_;
     std::vector<Kept> waiting_;  ///< for a write that has not begun
     std::vector<Kept> underway_; ///< for the one that has
+    bool is_unread_ = false;     ///< the file may have more than values_, and is not to be replaced
     bool is_writing_ = false;
-    bool is_unwritten_ = false;  ///< values_ has what no write that has begun has
+    bool is_unwritten_ = false;          ///< values_ has what no write that has begun has
+    std::set<std::uint32_t> looked_for_; ///< users whose names were asked for
+    virt::Backoff backoff_{std::chrono::seconds(1), std::chrono::minutes(5)};
     std::shared_ptr<Mail> mail_; ///< outlives this, for the files thread
     std::optional<loop::Io> reading_mail_;
+    std::optional<loop::Timer> retry_;
     std::function<void()> changed_;
+    std::function<void()> read_late_;
 };
 
 } // namespace virtguard::daemon

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -31,17 +32,23 @@ class Bench {
     void begin() {
         store.reset();
         store = std::make_unique<RunTimeStore>(file_, *files);
-        REQUIRE(store->watch(loop, [this] { ++changes; }).has_value());
+        REQUIRE(store
+                    ->watch(
+                        loop, [this] { ++changes; }, [this] { ++late; })
+                    .has_value());
     }
     void set(const core::RunTime& values) {
         store->set(values, [this](const Result<>& kept) {
             told.push_back(kept ? "kept" : kept.error().what);
         });
     }
-    void run_until_told(std::size_t count) {
+    void run_until(const std::function<bool()>& is_so) {
         constexpr std::uint64_t microseconds = 1000;
-        while (told.size() < count)
+        while (!is_so())
             REQUIRE(sd_event_run(loop.handle(), microseconds) >= 0);
+    }
+    void run_until_told(std::size_t count) {
+        run_until([&] { return told.size() >= count; });
     }
 
     loop::Loop loop = loop::Loop::create().value();
@@ -49,6 +56,7 @@ class Bench {
     std::unique_ptr<RunTimeStore> store;
     std::vector<std::string> told;
     int changes = 0;
+    int late = 0; ///< readings of the file
 
   private:
     std::filesystem::path file_;
@@ -122,16 +130,59 @@ TEST_CASE("a damaged file is set aside, and a problem until something is set") {
     CHECK(bench.store->problem().empty());
 }
 
-TEST_CASE("a user's name is found out, and one that has none stays a number") {
+TEST_CASE("what could not be written was never tried again") {
+    const Folder folder;
+    Bench bench(folder.path() / "state/run-time");
+    bench.set(cpu_at("2"));
+    bench.run_until_told(1);
+    CHECK_FALSE(bench.store->problem().empty());
+    folder.write("state/other", "");
+    bench.run_until([&] { return bench.store->problem().empty(); });
+    bench.begin();
+    CHECK(bench.store->values() == cpu_at("2"));
+}
+
+TEST_CASE("a good file that could not be read for a moment was called damaged") {
+    const Folder folder;
+    Bench bench(folder.path() / "run-time");
+    bench.set(carried_out(cpu_at("2"), core::read_set_overcommit("memory", "2").value(), {}));
+    bench.run_until_told(1);
+    std::filesystem::rename(folder.file("run-time"), folder.file("good"));
+    std::filesystem::create_directory(folder.file("run-time")); // reading it is an error
+    bench.begin();
+    CHECK(bench.store->values() == core::RunTime{});
+    CHECK(bench.store->problem().ends_with("; what was set at run time is not known"));
+    CHECK_FALSE(std::filesystem::exists(folder.file("run-time.damaged")));
+    bench.set(cpu_at("3"));
+    bench.run_until_told(2);
+    CHECK(bench.told.back().starts_with("set, but not kept: "));
+    CHECK(bench.store->values() == cpu_at("3"));
+
+    std::filesystem::remove(folder.file("run-time"));
+    std::filesystem::rename(folder.file("good"), folder.file("run-time"));
+    bench.run_until([&] { return bench.store->problem().empty(); });
+    const auto both =
+        carried_out(cpu_at("3"), core::read_set_overcommit("memory", "2").value(), {});
+    CHECK(bench.store->values() == both);
+    CHECK(bench.late == 1);
+    bench.set(both);
+    bench.run_until_told(3);
+    bench.begin();
+    CHECK(bench.store->values() == both);
+}
+
+TEST_CASE("a user's name is found out after what was set is kept, and of none stays a number") {
     const Folder folder;
     Bench bench(folder.path() / "run-time");
     const auto user = [&] {
         return bench.store->values().overcommit.at(core::Resource::cpu()).by.user;
     };
     bench.set(cpu_at("2", /*uid=*/1));
-    CHECK(user().empty());
     bench.run_until_told(1);
-    CHECK(user() == "daemon"); // of Debian's base-passwd, always
+    CHECK(user().empty());
+    CHECK(folder.read("run-time").contains("\"cpu\""));
+    bench.run_until([&] { return user() == "daemon"; }); // of Debian's base-passwd, always
+    bench.run_until([&] { return folder.read("run-time").contains("daemon"); });
     bench.begin();
     CHECK(user() == "daemon");
     bench.set(cpu_at("2", /*uid=*/4'000'000'000));
