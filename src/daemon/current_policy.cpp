@@ -23,7 +23,8 @@ void log_errors(const std::vector<std::string>& errors) {
 
 CurrentPolicy::CurrentPolicy(Folders folders, StartPolicy start, FilesThread& files)
     : folders_(std::move(folders)), files_(files), of_files_(std::move(start.policy)),
-      errors_(std::move(start.errors)), run_time_(folders_.state / "run-time", files) {
+      only_observes_(start.only_observes), errors_(std::move(start.errors)),
+      run_time_(folders_.state / "run-time", files) {
     log_errors(errors_);
     if (has_errors())
         log(Level::error, "policy: in force is {}", start.in_force);
@@ -32,11 +33,21 @@ CurrentPolicy::CurrentPolicy(Folders folders, StartPolicy start, FilesThread& fi
 
 Result<> CurrentPolicy::watch(loop::Loop& loop, Tell tell) {
     tell_ = std::move(tell);
-    return run_time_.watch(loop, tell_.changed);
+    return run_time_.watch(loop, tell_.changed, tell_.in_force);
 }
 
+/// What stands in for a policy that could not be read refuses nothing, whatever was set at run time
+/// over the policy as it was.
 core::Policy CurrentPolicy::in_force() const {
-    return core::in_force(of_files_, run_time_.values());
+    core::RunTime run_time = run_time_.values();
+    if (is_held_back())
+        run_time.mode.reset();
+    return core::in_force(of_files_, run_time);
+}
+
+bool CurrentPolicy::is_held_back() const {
+    const auto& set = run_time_.values().mode;
+    return only_observes_ && set && set->mode == core::Mode::enforce;
 }
 
 json::PolicyInForce CurrentPolicy::settings() const {
@@ -57,6 +68,8 @@ std::vector<std::string> CurrentPolicy::problems() const {
     std::vector<std::string> problems;
     for (const std::string& error : errors_)
         problems.push_back("policy: " + error);
+    if (is_held_back())
+        problems.push_back("run time: mode enforce waits for a policy without errors");
     if (!run_time_.problem().empty())
         problems.push_back("run time: " + run_time_.problem());
     return problems;
@@ -78,6 +91,7 @@ void CurrentPolicy::apply(CheckedPolicy loaded) {
     Result<> result;
     if (loaded) {
         errors_.clear();
+        only_observes_ = false;
         of_files_ = *std::move(loaded);
         tell_.in_force();
         log(Level::notice, "policy: reloaded");

@@ -69,10 +69,13 @@ class CurrentPolicy {
 
   private:
     void write_what_others_read();
+    /// The mode set at run time is one that the defaults in place of a policy must not have.
+    [[nodiscard]] bool is_held_back() const;
 
     Folders folders_;
     FilesThread& files_;
     core::Policy of_files_;
+    bool only_observes_ = false;      ///< of_files_ is the defaults, for want of any good policy
     std::vector<std::string> errors_; ///< of the operator's files, when they are not in force
     RunTimeStore run_time_;
     std::deque<Reloaded> reloads_; ///< whom to tell of what the files thread posts, in its order

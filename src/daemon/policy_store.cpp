@@ -106,7 +106,8 @@ StartPolicy policy_at_start(const fs::path& folder, const fs::path& state_folder
     defaults.mode = core::Mode::observe;
     return {.policy = defaults,
             .errors = std::move(own.error()),
-            .in_force = "the built-in defaults, which only observe"};
+            .in_force = "the built-in defaults, which only observe",
+            .only_observes = true};
 }
 
 Result<> keep_as_last_good(const fs::path& folder, const fs::path& state_folder,

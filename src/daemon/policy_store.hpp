@@ -23,6 +23,7 @@ struct StartPolicy {
     core::Policy policy;
     std::vector<std::string> errors; ///< of the operator's files; empty when those are in force
     std::string in_force;            ///< what is in force, for messages
+    bool only_observes = false;      ///< the built-in defaults, for want of any good policy
 };
 
 /// The operator's policy; where it is bad, the copy of the last good one in the state folder; where
