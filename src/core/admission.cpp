@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "base/checked.hpp"
 #include "base/text.hpp"
@@ -45,13 +46,26 @@ void check_pool(const Host& host, const Resource& resource, Occupancy& occupancy
             shortage_reason(host, shortage_in(resource, pool, occupancy, part, loads)));
 }
 
-Reason foreign_scheduler(const std::string& scheduler, const SchedulerPolicy& policy) {
-    std::string accepted = policy.accept_default ? printable(policy.default_name) : "";
+/// Whom the host serves: some of them where they are many.
+std::string accepted_text(const SchedulerPolicy& policy) {
+    constexpr std::size_t most = 5;
+    std::vector<std::string> accepted;
+    if (policy.accept_default)
+        accepted.push_back(printable(policy.default_name));
     for (const auto& [name, entry] : policy.accept)
-        accepted += fmt::format("{}{}", accepted.empty() ? "" : ", ", printable(entry.match));
+        accepted.push_back(printable(entry.match));
+    if (accepted.empty())
+        return "none";
+    const std::size_t others = accepted.size() - std::min(accepted.size(), most);
+    accepted.resize(accepted.size() - others);
+    return fmt::format("{}{}", fmt::join(accepted, ", "),
+                       others == 0 ? "" : fmt::format(" and {} more", others));
+}
+
+Reason foreign_scheduler(const std::string& scheduler, const SchedulerPolicy& policy) {
     return {.code = Code::foreign_scheduler,
             .text = fmt::format("it belongs to scheduler {}, and this host serves {}",
-                                quote(scheduler), accepted.empty() ? "none" : accepted)};
+                                quote(scheduler), accepted_text(policy))};
 }
 
 /// Whatever the modes say: it is asked for in so many words.
@@ -96,6 +110,20 @@ bool applies(const Ruling& ruling, Rule::Action action) {
     return ruling.rule != nullptr && ruling.rule->action == action;
 }
 
+/// What the policy has against a start, whatever it needs.
+std::vector<Reason> reasons_of_policy(const Domain& domain, const Ruling& ruling,
+                                      const Ownership& owner, const Policy& policy) {
+    std::vector<Reason> reasons;
+    if (!owner.accepted)
+        reasons.push_back(foreign_scheduler(owner.scheduler, policy.scheduler));
+    if (applies(ruling, Rule::Action::refuse))
+        reasons.push_back(refused_by(ruling));
+    for (const auto* unanswered : {&ruling.unanswered, &owner.unanswered})
+        for (const std::string& key : *unanswered)
+            reasons.push_back(not_ready(domain, key));
+    return reasons;
+}
+
 Mode mode_for(const Reason& reason, const Ruling& ruling, const Ownership& owner,
               const Policy& policy) {
     if (applies(ruling, Rule::Action::observe))
@@ -110,14 +138,16 @@ Mode mode_for(const Reason& reason, const Ruling& ruling, const Ownership& owner
     return policy.mode;
 }
 
-/// Where hooks let in what we do not answer, what we do not know refuses nothing; but what is not
-/// known of storage is there only if the policy refuses it.
+/// Where hooks let in what we do not answer, what we do not know refuses nothing: nor does what a
+/// rule might have lifted that could not tell. But what is not known of storage is there only if
+/// the policy refuses it.
 Mode mode_of(const Reason& reason, const Ruling& ruling, const Ownership& owner,
              const Policy& policy) {
     const Mode mode = mode_for(reason, ruling, owner, policy);
-    const bool refuses = reason.code != Code::not_ready || reason.resource == Resource::storage() ||
-                         policy.hook.unavailable_denies;
-    return refuses ? mode : std::min(mode, Mode::observe);
+    const bool is_ignorance =
+        (reason.code == Code::not_ready && reason.resource != Resource::storage()) ||
+        ruling.might_be_lenient;
+    return is_ignorance && !policy.hook.unavailable_denies ? std::min(mode, Mode::observe) : mode;
 }
 
 /// The table of [scheduler.accept] that a scheduler is in: the first by name.
@@ -163,6 +193,18 @@ void check_quotas(const Ownership& owner, const Demand& demand, const Holdings& 
     }
 }
 
+/// Gives each reason its mode, and brings them into their order.
+void conclude(std::vector<Reason>& reasons, const Ruling& ruling, const Ownership& owner,
+              const Policy& policy) {
+    for (Reason& reason : reasons)
+        reason.mode = mode_of(reason, ruling, owner, policy);
+    std::erase_if(reasons, [](const Reason& reason) { return reason.mode == Mode::off; });
+    add_maintenance(reasons, policy);
+    std::ranges::stable_sort(reasons, {}, [](const Reason& reason) {
+        return std::make_tuple(reason.code, reason.resource, reason.nodes.first());
+    });
+}
+
 } // namespace
 
 bool is_accepted(const std::string& scheduler, const SchedulerPolicy& policy) {
@@ -174,8 +216,13 @@ Ownership ownership_of(const Domain& domain, const SchedulerPolicy& policy) {
     Ownership owner{.scheduler = domain.scheduler};
     if (owner.scheduler.empty())
         recognise(domain, policy, owner);
+    const bool is_known = !owner.scheduler.empty() || owner.unanswered.empty();
     if (owner.scheduler.empty())
         owner.scheduler = policy.default_name;
+    if (!is_known) {
+        owner.accepted = true;
+        return owner;
+    }
     owner.accepted = is_accepted(owner.scheduler, policy);
     if (const auto table = table_of(owner.scheduler, policy); table != policy.accept.end()) {
         owner.mode = table->second.mode;
@@ -194,11 +241,14 @@ Ruling ruling_of(const Domain& domain, const Policy& policy) {
     for (const auto& [priority, name] : order) {
         std::string key = rule_key(name);
         const Fact& fact = domain.fact(key);
-        if (!fact.problem.empty())
+        const Rule& rule = policy.rules.at(std::string(name));
+        if (!fact.problem.empty()) {
             ruling.unanswered.push_back(std::move(key));
-        else if (fact.value != 0) {
+            ruling.might_be_lenient =
+                ruling.might_be_lenient || rule.action != Rule::Action::refuse;
+        } else if (fact.value != 0) {
             ruling.name = name;
-            ruling.rule = &policy.rules.at(ruling.name);
+            ruling.rule = &rule;
             break;
         }
     }
@@ -213,13 +263,7 @@ Decision decide(const Domain& domain, const Demand& demand, Holdings& others,
     if (applies(ruling, Rule::Action::exempt))
         return decision;
     const Ownership owner = ownership_of(domain, policy.scheduler);
-    if (!owner.accepted)
-        reasons.push_back(foreign_scheduler(owner.scheduler, policy.scheduler));
-    if (applies(ruling, Rule::Action::refuse))
-        reasons.push_back(refused_by(ruling));
-    for (const auto* unanswered : {&ruling.unanswered, &owner.unanswered})
-        for (const std::string& key : *unanswered)
-            reasons.push_back(not_ready(domain, key));
+    reasons = reasons_of_policy(domain, ruling, owner, policy);
     reasons.insert(reasons.end(), demand.impossible.begin(), demand.impossible.end());
 
     std::vector<Load> loads;
@@ -235,24 +279,39 @@ Decision decide(const Domain& domain, const Demand& demand, Holdings& others,
 
     check_quotas(owner, demand, others, by_scheduler, host, policy, reasons);
 
-    for (Reason& reason : reasons)
-        reason.mode = mode_of(reason, ruling, owner, policy);
-    std::erase_if(reasons, [](const Reason& reason) { return reason.mode == Mode::off; });
-    add_maintenance(reasons, policy);
-    std::ranges::stable_sort(reasons, {}, [](const Reason& reason) {
-        return std::make_tuple(reason.code, reason.resource, reason.nodes.first());
-    });
+    conclude(reasons, ruling, owner, policy);
     return decision;
 }
 
-Decision refuse_invalid(const Error& error, const Policy& policy) {
-    Decision decision;
-    if (policy.mode != Mode::off)
-        decision.reasons.push_back({.code = Code::invalid_domain,
-                                    .mode = policy.mode,
-                                    .text = fmt::format("invalid domain: {}", error.what)});
-    add_maintenance(decision.reasons, policy);
-    return decision;
+Answer answer_invalid(const Domain& identity, const Error& error, const Policy& policy) {
+    const Ruling ruling = ruling_of(identity, policy);
+    const Ownership owner = ownership_of(identity, policy.scheduler);
+    Answer answer{.scheduler = owner.scheduler};
+    if (std::string note = note_of(ruling); !note.empty())
+        answer.demand.notes.push_back(std::move(note));
+    if (applies(ruling, Rule::Action::exempt))
+        return answer;
+    std::vector<Reason>& reasons = answer.decision.reasons;
+    reasons = reasons_of_policy(identity, ruling, owner, policy);
+    reasons.push_back(
+        {.code = Code::invalid_domain, .text = fmt::format("invalid domain: {}", error.what)});
+    conclude(reasons, ruling, owner, policy);
+    return answer;
+}
+
+Answer answer_unread(const Policy& policy) {
+    Answer answer;
+    add_maintenance(answer.decision.reasons, policy);
+    return answer;
+}
+
+std::string note_of(const Ruling& ruling) {
+    if (ruling.rule == nullptr || ruling.rule->action == Rule::Action::refuse)
+        return "";
+    return fmt::format("rule {} {}", printable(ruling.name),
+                       applies(ruling, Rule::Action::exempt)
+                           ? "exempts it from all checks"
+                           : "has what it is refused for only observed");
 }
 
 } // namespace virtguard::core

@@ -12,8 +12,8 @@ namespace virtguard::core {
 
 /// Who owns a domain, and whether this host serves them.
 struct Ownership {
-    std::string scheduler; ///< the default scheduler where the domain names none
-    bool accepted = false;
+    std::string scheduler;    ///< the default scheduler where the domain names none
+    bool accepted = false;    ///< also where it is not known whose it is
     std::optional<Mode> mode; ///< the scheduler's own mode
     std::string table;        ///< of [scheduler.accept]; "": it is in none
     /// The keys of recognisers that could not tell.
@@ -29,6 +29,7 @@ struct Ruling {
     const Rule* rule = nullptr; ///< of the policy; nothing where none does
     /// The keys of rules before it that could not tell.
     std::vector<std::string> unanswered;
+    bool might_be_lenient = false; ///< one of those exempts or observes
 };
 [[nodiscard]] Ruling ruling_of(const Domain& domain, const Policy& policy);
 
@@ -46,7 +47,16 @@ struct Answer {
     std::string scheduler;
 };
 
-/// The answer to a domain that no host could run.
-[[nodiscard]] Decision refuse_invalid(const Error& error, const Policy& policy);
+/// The answer to a domain that no host could run, of which there is who it is, who owns it and what
+/// the policy asked of it.
+[[nodiscard]] Answer answer_invalid(const Domain& identity, const Error& error,
+                                    const Policy& policy);
+
+/// The answer to a start of which nothing can be read: refused in maintenance. Else it is admitted,
+/// and for hook.unavailable to decide.
+[[nodiscard]] Answer answer_unread(const Policy& policy);
+
+/// What a rule does about what a start is refused for; "" where that is nothing.
+[[nodiscard]] std::string note_of(const Ruling& ruling);
 
 } // namespace virtguard::core

@@ -17,13 +17,8 @@ Answer Guard::answer(const Domain& domain, bool with_returning) {
     Answer answer;
     answer.demand = make_demand(domain, host_, policy_);
     answer.scheduler = ownership_of(domain, policy_.scheduler).scheduler;
-    if (const Ruling ruling = ruling_of(domain, policy_);
-        ruling.rule != nullptr && ruling.rule->action != Rule::Action::refuse)
-        answer.demand.notes.push_back(
-            fmt::format("rule {} {}", printable(ruling.name),
-                        ruling.rule->action == Rule::Action::exempt
-                            ? "exempts it from all checks"
-                            : "has what it is refused for only observed"));
+    if (std::string note = note_of(ruling_of(domain, policy_)); !note.empty())
+        answer.demand.notes.push_back(std::move(note));
     const Ledger::Others others(ledger_, domain, answer.demand, with_returning);
     answer.decision = decide(domain, answer.demand, ledger_.holdings(), ledger_.held_by_scheduler(),
                              host_, policy_);
@@ -53,8 +48,14 @@ std::optional<Answer> Guard::admit(const Domain& domain, Instant when, IfKept if
 }
 
 bool Guard::has_its_place(const Domain& domain, const Demand& demand, Instant when) const {
-    const Guest* guest = ledger_.find(identity_of(domain));
-    if (guest == nullptr || !is_covered(demand.pieces, guest->demand.pieces))
+    const std::string identity = identity_of(domain);
+    return keeps_place_of(identity, when) &&
+           is_covered(demand.pieces, ledger_.find(identity)->demand.pieces);
+}
+
+bool Guard::keeps_place_of(const std::string& identity, Instant when) const {
+    const Guest* guest = ledger_.find(identity);
+    if (guest == nullptr)
         return false;
     // Running: libvirt would not start it again, so it has ended and its release was lost.
     return guest->state == GuestState::running ||
@@ -119,6 +120,7 @@ void Guard::released(const std::string& identity, Instant when) {
 
 void Guard::forget(const std::string& identity, Instant when) {
     ledger_.erase(identity);
+    unasked_.erase(identity);
     note_departure(identity, when);
 }
 
@@ -230,7 +232,17 @@ void Guard::forget_images() {
 void Guard::apply(Policy policy) {
     policy_ = std::move(policy);
     questions_ = policy_.questions();
+    ledger_.drop_outdated(questions_);
+    for (const auto& [identity, guest] : ledger_.guests())
+        note_asked(identity, guest.domain);
     recompute();
+}
+
+void Guard::note_asked(const std::string& identity, const Domain& domain) {
+    if (answer_all(domain.facts, questions_))
+        unasked_.erase(identity);
+    else
+        unasked_.insert(identity);
 }
 
 void Guard::apply(Topology topology) {
@@ -290,6 +302,8 @@ void Guard::record(const Domain& domain, GuestState state, Instant when,
 }
 
 void Guard::put(Guest guest, std::optional<Demand> held) {
+    drop_outdated(guest.domain.facts, questions_);
+    note_asked(identity_of(guest.domain), guest.domain);
     guest.scheduler = ownership_of(guest.domain, policy_.scheduler).scheduler;
     guest.demand = held ? *std::move(held) : make_held_demand(guest.domain, host_, policy_);
     guest.bind(host_);

@@ -51,6 +51,8 @@ class Guard {
     [[nodiscard]] const Topology& topology() const { return topology_; }
     [[nodiscard]] const Policy& policy() const { return policy_; }
     [[nodiscard]] const Questions& questions() const { return questions_; }
+    /// How many guests were not asked yet all that the policy asks.
+    [[nodiscard]] std::size_t unasked_guests() const { return unasked_.size(); }
     [[nodiscard]] const Host& host() const { return host_; }
     [[nodiscard]] const Ledger& ledger() const { return ledger_; }
     [[nodiscard]] Report report() const { return make_report(host_, ledger_.holdings()); }
@@ -76,6 +78,10 @@ class Guard {
     /// whatever else has changed. Nothing (only with IfKept::wait): the start would fit only in a
     /// place that is still kept; ask again at next_return_end().
     [[nodiscard]] std::optional<Answer> admit(const Domain& domain, Instant when, IfKept if_kept);
+
+    /// Whether a start of that identity would return to a place that is kept for it, or that it
+    /// never left. How much it needs is not looked at.
+    [[nodiscard]] bool keeps_place_of(const std::string& identity, Instant when) const;
 
     /// Ends what is kept for guests that did not return in time.
     void expire(Instant now);
@@ -144,6 +150,7 @@ class Guard {
     void recompute();
     void account_foreign();
     void forget_images();
+    void note_asked(const std::string& identity, const Domain& domain);
     [[nodiscard]] bool is_older(const std::string& identity, Instant when) const;
     [[nodiscard]] bool has_its_place(const Domain& domain, const Demand& demand,
                                      Instant when) const;
@@ -158,6 +165,7 @@ class Guard {
     Topology topology_;
     Policy policy_;
     Questions questions_; ///< the policy's
+    std::set<std::string> unasked_;
     Host host_;
     Ledger ledger_;
     ForeignPages foreign_pages_;

@@ -266,6 +266,11 @@ void Ledger::set_foreign(std::vector<Piece> pieces) {
     holdings_.add(foreign_, &Share::foreign, 1);
 }
 
+void Ledger::drop_outdated(const Questions& questions) {
+    for (auto& [identity, guest] : guests_)
+        core::drop_outdated(guest.domain.facts, questions);
+}
+
 void Ledger::recompute(const Host& host, const Policy& policy) {
     holdings_ = Holdings(host);
     held_by_scheduler_.clear();

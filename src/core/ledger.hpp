@@ -171,6 +171,8 @@ class Ledger {
     void reserve(const std::string& name, Reservation reservation);
     /// Replaces what is foreign.
     void set_foreign(std::vector<Piece> pieces);
+    /// Drops guests' answers to other questions than these of the same keys.
+    void drop_outdated(const Questions& questions);
     /// Works all demands and owners out anew, after the host or the policy has changed.
     void recompute(const Host& host, const Policy& policy);
     /// Works out anew what guests with one of these images may grow.

@@ -161,7 +161,7 @@ struct Rule {
 struct Policy {
     Mode mode = Mode::enforce;
     /// The host is in maintenance, for this reason, "" where none is told: no start is admitted but
-    /// those of guests that return. No file says so.
+    /// those of guests that return, and those that a rule exempts. No file says so.
     std::optional<std::string> maintenance;
     std::map<Resource, Ratio> overcommit; ///< 1 where absent; never of hugepages
     std::map<Resource, Mode> resource_mode;

@@ -24,8 +24,9 @@ void add(std::vector<Finding>& findings, std::vector<Finding> more) {
 /// A choice, and no problem: but who thinks that the host is guarded, or open, should know.
 std::string mode_sentence(const core::Status& status) {
     if (status.maintenance)
-        return fmt::format("maintenance: no new start is admitted{}{}",
-                           status.maintenance->empty() ? "" : ": ", *status.maintenance);
+        return fmt::format(
+            "maintenance: no new start is admitted, but by a rule that exempts it{}{}",
+            status.maintenance->empty() ? "" : ": ", *status.maintenance);
     if (status.mode == core::Mode::enforce)
         return "enforce";
     return fmt::format("{}: no start is refused ({} would have been)", core::mode_name(status.mode),

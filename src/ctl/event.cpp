@@ -31,7 +31,7 @@ Result<Event> parse_start(const std::string& file, bool already_runs,
     // A domain that cannot be is refused; one that should run already has nothing to be counted by.
     if (!domain && (domain.error().code != Errc::invalid || already_runs))
         return context(domain.error(), printable(file));
-    core::Domain identity = domain ? core::Domain{} : domxml::parse_identity(*text);
+    core::Domain identity = domain ? core::Domain{} : domxml::parse_identity(*text, questions);
     return Start{already_runs, std::move(domain), std::move(identity)};
 }
 

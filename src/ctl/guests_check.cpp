@@ -104,12 +104,14 @@ std::vector<json::Event> start_all(core::Guard& guard,
     for (const virt::DomainXml& xml : domains) {
         const auto parsed = domxml::parse_domain(xml.xml, guard.questions());
         core::Domain domain;
-        domain.name = xml.name;
         core::Answer answer;
         if (parsed)
             answer = guard.start_at_once(domain = *parsed);
-        else
-            answer.decision = core::refuse_invalid(parsed.error(), guard.policy());
+        else {
+            domain = domxml::parse_identity(xml.xml, guard.questions());
+            domain.name = xml.name;
+            answer = core::answer_invalid(domain, parsed.error(), guard.policy());
+        }
         events.push_back(
             {.event = "start:" + xml.name,
              .outcome = core::make_outcome(domain, answer, guard.host(), guard.policy()),

@@ -101,7 +101,7 @@ class Simulation {
 
     core::Answer answer_to(const Start& start) {
         if (!start.domain)
-            return {.decision = core::refuse_invalid(start.domain.error(), guard_.policy())};
+            return core::answer_invalid(start.identity, start.domain.error(), guard_.policy());
         if (!start.already_runs)
             return guard_.start_at_once(*start.domain);
         guard_.running(*start.domain, Instant{});

@@ -94,10 +94,7 @@ void BusLink::connect() {
 bus::Actions BusLink::actions() {
     return {.check =
                 [this](std::string xml, bus::Actions::Checked done) {
-                    xml_->read(std::move(xml), service_.guard().questions(),
-                               [this, done = std::move(done)](const ReadDomain& read) mutable {
-                                   done(service_.check(read, Service::Fits::left_out));
-                               });
+                    check(std::make_shared<const std::string>(std::move(xml)), std::move(done));
                 },
             .explain = [this](const std::string& domain) { return service_.explain(domain); },
             .recent = [this](std::size_t most) { return service_.history().recent(most); },
@@ -107,6 +104,16 @@ bus::Actions BusLink::actions() {
                 },
             .reload = requests_.reload,
             .resync = requests_.resync};
+}
+
+void BusLink::check(std::shared_ptr<const std::string> xml, bus::Actions::Checked done) {
+    auto answer = [this, xml, done = std::move(done)](const ReadDomain& read) mutable {
+        const bool is_read = read.domain || read.domain.error().code == Errc::invalid;
+        if (is_read && !read.answers(service_.guard().questions())) // a reload was faster
+            return check(std::move(xml), std::move(done));
+        done(service_.check(read, Service::Fits::left_out));
+    };
+    xml_->read(std::move(xml), service_.guard().questions(), std::move(answer));
 }
 
 void BusLink::joined() {

@@ -39,6 +39,7 @@ class BusLink {
     BusLink(loop::Loop& loop, std::string address, Service& service, Requests requests);
     void connect();
     [[nodiscard]] bus::Actions actions();
+    void check(std::shared_ptr<const std::string> xml, bus::Actions::Checked done);
     void joined();
     void lost(const std::string& why);
     void changed();

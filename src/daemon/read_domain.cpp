@@ -10,7 +10,7 @@ namespace virtguard::daemon {
 ReadDomain read_domain(std::string_view xml, const core::Questions& questions) {
     ReadDomain read{.domain = domxml::parse_domain(xml, questions)};
     if (!read.domain && read.domain.error().code == Errc::invalid)
-        read.identity = domxml::parse_identity(xml);
+        read.identity = domxml::parse_identity(xml, questions);
     return read;
 }
 

@@ -11,7 +11,12 @@ namespace virtguard::daemon {
 
 struct ReadDomain {
     Result<core::Domain> domain;
-    core::Domain identity{}; ///< of one that cannot be (Errc::invalid): its name and UUID
+    core::Domain identity{}; ///< of one that cannot be (Errc::invalid): see parse_identity()
+
+    /// What it has to say of the questions: others may be asked by now.
+    [[nodiscard]] bool answers(const core::Questions& questions) const {
+        return core::answer_all(domain ? domain->facts : identity.facts, questions);
+    }
 };
 
 /// With the answers to a policy's questions. Threads may call it at the same time.

@@ -193,8 +193,9 @@ Result<core::Outcome> Service::check(const ReadDomain& read, Fits fits) {
     const Error& error = read.domain.error();
     if (error.code != Errc::invalid)
         return std::unexpected(error);
-    const core::Answer answer{.decision = core::refuse_invalid(error, guard_.policy())};
-    return core::make_outcome(read.identity, answer, guard_.host(), guard_.policy());
+    return core::make_outcome(read.identity,
+                              core::answer_invalid(read.identity, error, guard_.policy()),
+                              guard_.host(), guard_.policy());
 }
 
 core::Outcome Service::check(const core::Domain& domain) {
@@ -305,13 +306,7 @@ std::vector<std::string> Service::problems() const {
     if (storage_)
         for (std::string& problem : storage_->problems())
             problems.push_back(std::move(problem));
-    const auto lacks_answers = [this](const auto& guest) {
-        return std::ranges::any_of(guard_.questions(), [&](const core::Question& question) {
-            return !guest.second.domain.facts.contains(question.key);
-        });
-    };
-    if (const auto guests = std::ranges::count_if(guard_.ledger().guests(), lacks_answers);
-        guests > 0)
+    if (const std::size_t guests = guard_.unasked_guests(); guests > 0)
         problems.push_back(fmt::format(
             "policy: {} of the guests were not asked yet what it asks of their XML", guests));
     if (!store_.problem().empty())

@@ -50,19 +50,42 @@ Result<> StartAnswerer::watch(loop::Loop& loop) {
 }
 
 void StartAnswerer::answer(const wire::Request& request, Reply reply) {
-    ReadDomain read = read_domain(request.body, guard_.questions());
+    Parked start{.xml = request.body,
+                 .header = request.header,
+                 .reply = std::move(reply),
+                 .arrived = loop::now()};
+    if (read(start))
+        read_and_decide(std::move(start));
+}
+
+/// Reads its XML. Where there is nothing to decide, it is answered, and false.
+bool StartAnswerer::read(Parked& start) {
+    ReadDomain read = read_domain(start.xml, guard_.questions());
     if (read.domain) {
-        return read_and_decide({.domain = *std::move(read.domain),
-                                .header = request.header,
-                                .reply = std::move(reply),
-                                .arrived = loop::now()});
+        start.domain = *std::move(read.domain);
+        return true;
     }
     const Error& error = read.domain.error();
     if (error.code == Errc::invalid)
-        return answer(read.identity, {.decision = core::refuse_invalid(error, guard_.policy())},
-                      exec_time(request.header), reply);
+        answer(read.identity, core::answer_invalid(read.identity, error, guard_.policy()),
+               exec_time(start.header), start.reply);
+    else
+        answer_unread(error, start);
+    return false;
+}
+
+/// It is for hook.unavailable to say what becomes of it, but in maintenance, which is no matter of
+/// what it needs. A guest that may be returning has what it had.
+void StartAnswerer::answer_unread(const Error& error, Parked& start) {
+    core::Domain unread;
+    unread.uuid = wire::find_uuid(start.xml);
+    const Instant when = exec_time(start.header);
+    const core::Answer given = core::answer_unread(guard_.policy());
+    if (!given.decision.admitted() &&
+        !(unread.uuid && guard_.keeps_place_of(core::identity_of(unread), when)))
+        return answer(unread, given, when, start.reply);
     log_undecided({}, fmt::format("a start was not decided: {}", error.what));
-    reply(wire::encode_reply(wire::Operation::prepare, wire::Verdict::error, error.what));
+    start.reply(wire::encode_reply(wire::Operation::prepare, wire::Verdict::error, error.what));
 }
 
 void StartAnswerer::read_and_decide(Parked start) {
@@ -81,6 +104,9 @@ void StartAnswerer::decide_anew(Parked start) {
 }
 
 void StartAnswerer::decide(Parked start) {
+    // While it waited, a reload may have come that asks something else.
+    if (!core::answer_all(start.domain.facts, guard_.questions()) && !read(start))
+        return;
     const Instant when = exec_time(start.header);
     if (is_too_late(start.header)) {
         const bool denied = guard_.policy().hook.unavailable_denies;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <list>
 #include <optional>
+#include <string>
 
 #include "base/error.hpp"
 #include "base/instant.hpp"
@@ -47,13 +48,16 @@ class StartAnswerer {
   private:
     /// A start that waits for its images, or for a kept place.
     struct Parked {
-        core::Domain domain;
+        core::Domain domain{};
+        std::string xml; ///< a reload may ask it something else
         wire::RequestHeader header;
         Reply reply;
         Instant arrived{};
         bool has_all_images = false; ///< were read for it
     };
 
+    [[nodiscard]] bool read(Parked& start);
+    void answer_unread(const Error& error, Parked& start);
     void read_and_decide(Parked start);
     void decide_anew(Parked start);
     void decide(Parked start);

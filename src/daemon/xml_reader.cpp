@@ -24,11 +24,11 @@ Result<std::unique_ptr<XmlReader>> XmlReader::create(loop::Loop& loop) {
     return reader;
 }
 
-void XmlReader::read(std::string xml, core::Questions questions, Done done) {
+void XmlReader::read(std::shared_ptr<const std::string> xml, core::Questions questions, Done done) {
     const std::uint64_t number = ++last_;
     const bool taken = thread_->run(
         [xml = std::move(xml), questions = std::move(questions), number, mailbox = read_.get()] {
-            (void)mailbox->push({number, read_domain(xml, questions)}); // as many as may wait fit
+            (void)mailbox->push({number, read_domain(*xml, questions)}); // as many as may wait fit
         });
     if (!taken)
         return done({.domain = fail(Errc::unavailable, "too many domains wait for being read")});

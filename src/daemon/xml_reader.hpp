@@ -28,9 +28,9 @@ class XmlReader {
     XmlReader& operator=(const XmlReader&) = delete;
     ~XmlReader() = default;
 
-    /// Has the questions answered, too. Calls `done` from the loop; at once, with the error
-    /// unavailable, when too much waits to be read.
-    void read(std::string xml, core::Questions questions, Done done);
+    /// The text stays with whoever asks, and as it is. Has the questions answered, too. Calls
+    /// `done` from the loop; at once, with the error unavailable, when too much waits to be read.
+    void read(std::shared_ptr<const std::string> xml, core::Questions questions, Done done);
     /// Nobody waits any more.
     void forget() { waiting_.clear(); }
 

@@ -178,11 +178,14 @@ Result<Status> parse_status(std::string_view xml, const core::Questions& questio
     return Status{.domain = *std::move(domain), .pid = *pid};
 }
 
-core::Domain parse_identity(std::string_view xml) {
+core::Domain parse_identity(std::string_view xml, const core::Questions& questions) {
     core::Domain domain;
     if (const auto document = Document::parse(xml)) {
-        domain.name = document->root().child("name").text();
-        domain.uuid = Uuid::parse(document->root().child("uuid").text());
+        const Element root = document->root();
+        domain.name = root.child("name").text();
+        domain.uuid = Uuid::parse(root.child("uuid").text());
+        (void)read_metadata(root, domain); // what is wrong with it may be what cannot be
+        domain.facts = answers(*document, questions);
     }
     return domain;
 }

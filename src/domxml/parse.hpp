@@ -58,8 +58,9 @@ struct Status {
 /// there, or gives no answer on a small domain without devices.
 [[nodiscard]] Result<> check_question(const core::Question& question);
 
-/// Who a domain is that parse_domain() says cannot be: its name and UUID, as far as they can be
-/// read; nothing else of it is set.
-[[nodiscard]] core::Domain parse_identity(std::string_view xml);
+/// Who a domain is that parse_domain() says cannot be: its name, its UUID and its scheduler, as far
+/// as they can be read, and the answers to the questions; nothing else of it is set.
+[[nodiscard]] core::Domain parse_identity(std::string_view xml,
+                                          const core::Questions& questions = {});
 
 } // namespace virtguard::domxml

@@ -300,8 +300,12 @@ core::Facts answers(const Document& document, const core::Questions& questions) 
     Steps steps(document);
     for (const core::Question& question : questions) {
         const auto told = answer(document, question, steps);
-        facts.emplace(question.key,
-                      told ? core::Fact{.value = *told} : core::Fact{.problem = told.error().what});
+        core::Fact fact{.question = core::id_of(question)};
+        if (told)
+            fact.value = *told;
+        else
+            fact.problem = told.error().what;
+        facts.emplace(question.key, std::move(fact));
     }
     return facts;
 }

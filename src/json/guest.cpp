@@ -107,7 +107,9 @@ Json domain_json(const Domain& domain) {
         json[name] = domain.*member;
     json["facts"] = Json::object();
     for (const auto& [key, fact] : domain.facts)
-        json["facts"][key] = fact.problem.empty() ? Json(fact.value) : Json(fact.problem);
+        json["facts"][key] = {{fact.problem.empty() ? "value" : "problem",
+                               fact.problem.empty() ? Json(fact.value) : Json(fact.problem)},
+                              {"question", fact.question}};
     return json;
 }
 
@@ -119,9 +121,16 @@ core::Disk read_disk(const Json& json) {
 
 core::Facts read_facts(const Json& json) {
     core::Facts facts;
-    for (const auto& [key, fact] : require_object(json).items())
-        facts[key] = fact.is_string() ? core::Fact{.problem = fact.get<std::string>()}
-                                      : core::Fact{.value = read_amount(fact)};
+    for (const auto& [key, fact] : require_object(json).items()) {
+        if (!fact.is_object())
+            continue; // of a daemon that did not write what it had asked
+        core::Fact& told = facts[key];
+        told.question = static_cast<std::uint64_t>(read_amount(fact.at("question")));
+        if (fact.contains("problem"))
+            told.problem = fact.at("problem").get<std::string>();
+        else
+            told.value = read_amount(fact.at("value"));
+    }
     return facts;
 }
 

@@ -1099,12 +1099,92 @@ TEST_CASE("a domain belongs to the scheduler it names, and the host serves whom 
 TEST_CASE("an invalid domain is refused as the host's mode says") {
     Policy policy;
     const Error error{Errc::invalid, "memory: 0 bytes"};
-    CHECK(refusal_line("a", refuse_invalid(error, policy)) ==
-          "virtguard: refused a: invalid domain: memory: 0 bytes");
+    const auto answered = [&] { return answer_invalid({}, error, policy).decision; };
+    CHECK(refusal_line("a", answered()) == "virtguard: refused a: invalid domain: memory: 0 bytes");
     policy.mode = Mode::observe;
-    CHECK(refuse_invalid(error, policy).would_refuse());
+    CHECK(answered().would_refuse());
     policy.mode = Mode::off;
-    CHECK(refuse_invalid(error, policy).reasons.empty());
+    CHECK(answered().reasons.empty());
+}
+
+TEST_CASE("rules and the scheduler's mode were not looked up for an invalid domain") {
+    Policy policy = with_rules({{Rule::Action::exempt, 0}, {Rule::Action::refuse, 1}});
+    policy.scheduler.accept["nova"] = {.match = "nova", .mode = Mode::observe};
+    policy.scheduler.recognise["nova"] = {.namespaces = {}, .match = "x"};
+    const Error error{Errc::invalid, "memory: 0 bytes"};
+    Domain domain = matched("b");
+    domain.facts["scheduler.recognise.nova.match"] = {.value = 0};
+    CHECK(refusal_line("new", answer_invalid(domain, error, policy).decision) ==
+          "virtguard: refused new: invalid domain: memory: 0 bytes; rule b refuses it");
+    domain.facts["scheduler.recognise.nova.match"] = {.value = 1};
+    CHECK(answer_invalid(domain, error, policy).decision.would_refuse());
+    CHECK(answer_invalid(domain, error, policy).scheduler == "nova");
+    const Answer exempt = answer_invalid(matched("a"), error, policy);
+    CHECK(exempt.decision.reasons.empty());
+    CHECK(exempt.demand.notes == std::vector<std::string>{"rule a exempts it from all checks"});
+}
+
+TEST_CASE("a recogniser that could not tell made a start the default scheduler's, and foreign") {
+    Policy policy = bare_policy();
+    policy.scheduler.recognise = {{"nova", {.namespaces = {}, .match = "x"}}};
+    policy.scheduler.accept["nova"] = {.match = "nova", .mode = {}};
+    policy.scheduler.accept_default = false;
+    Domain domain = with_vcpus("a", {floating(1)});
+    domain.facts["scheduler.recognise.nova.match"] = {.problem = "takes too many steps"};
+    const auto answered = [&](const Domain& asked) {
+        Guard guard(equal_nodes(1, 2, gib), policy);
+        return line_of(asked, guard.check(asked));
+    };
+    CHECK(answered(domain) == "admitted");
+    policy.hook.unavailable_denies = true;
+    CHECK(answered(domain) ==
+          "virtguard: refused a: scheduler.recognise.nova.match takes too many steps");
+
+    policy.hook.unavailable_denies = false; // nor has it the default scheduler's mode and quota
+    policy.scheduler.accept["d"] = {
+        .match = "default-scheduler", .mode = Mode::observe, .quota = {{cpu, {.amount = 0}}}};
+    CHECK(answered(domain) == "admitted");
+    domain.vcpus = {floating(3)};
+    CHECK(answered(domain) == "virtguard: refused a: cpu: needs 3 vCPUs, more than the 2 vCPUs "
+                              "that one guest can have");
+}
+
+TEST_CASE("what a rule might have lifted that could not tell was refused all the same") {
+    Policy policy = with_rules(
+        {{GENERATE(Rule::Action::exempt, Rule::Action::observe), 0}, {Rule::Action::refuse, 1}});
+    Domain domain = matched("b", 3);
+    domain.facts["rule.a.match"] = {.problem = "takes too many steps"};
+    const auto decided = [&] {
+        return Guard(equal_nodes(1, 2, gib), policy).check(domain).decision;
+    };
+    CHECK(decided().would_refuse());
+    CHECK(decided().reasons.size() == 3);
+    policy.hook.unavailable_denies = true;
+    CHECK_FALSE(decided().admitted());
+    policy.hook.unavailable_denies = false;
+    policy.maintenance = "new kernel";
+    CHECK(refusal_line("new", decided()) ==
+          "virtguard: refused new: the host is in maintenance: new kernel");
+}
+
+TEST_CASE("a start that a rule exempts is admitted in maintenance, too") {
+    Policy policy = with_rules({{Rule::Action::exempt, 0}, {Rule::Action::observe, 0}});
+    policy.maintenance = "";
+    Guard guard(equal_nodes(1, 2, gib), policy);
+    CHECK(start(guard, matched("b")) == "virtguard: refused new: the host is in maintenance");
+    CHECK(start(guard, matched("a")) == "admitted");
+}
+
+TEST_CASE("whom the host serves filled a refusal where they were many") {
+    Policy policy = bare_policy();
+    Domain domain = with_vcpus("a", {floating(1)});
+    domain.scheduler = "nova";
+    for (const char* name : {"b", "c", "d", "e", "f", "g"})
+        policy.scheduler.accept[name] = {.match = name, .mode = {}};
+    Guard guard(equal_nodes(1, 2, gib), policy);
+    CHECK(line_of(domain, guard.check(domain)) ==
+          "virtguard: refused a: it belongs to scheduler \"nova\", and this host serves "
+          "default-scheduler, b, c, d, e and 2 more");
 }
 
 TEST_CASE("what the operator reads is one line of at most 2,000 bytes") {

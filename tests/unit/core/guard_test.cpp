@@ -350,8 +350,47 @@ TEST_CASE("in maintenance an invalid domain is refused also where the mode would
     Policy policy = bare_policy();
     policy.mode = Mode::off;
     policy.maintenance = "";
-    const Decision decision = refuse_invalid({.what = "no memory"}, policy);
+    const Decision decision =
+        answer_invalid({}, {.code = Errc::invalid, .what = "no memory"}, policy).decision;
     CHECK(refusal_line("x", decision) == "virtguard: refused x: the host is in maintenance");
+}
+
+TEST_CASE("what a guest was asked before answered another question after a reload") {
+    Policy policy = bare_policy();
+    policy.scheduler.recognise["nova"] = {.namespaces = {{"n", "urn:n"}},
+                                          .match = "boolean(//n:a)"};
+    Guard guard(equal_nodes(1, 2, 16 * gib), policy);
+    const auto answered = [](Domain domain, const Questions& questions) {
+        for (const Question& question : questions)
+            domain.facts[question.key] = {.value = 1, .question = id_of(question)};
+        return domain;
+    };
+    const Domain old = answered(guest(1, gib), guard.questions());
+    guard.running(old, at(1s));
+    const auto owner = [&] { return guard.ledger().find(id(1))->scheduler; };
+    CHECK(owner() == "nova");
+    CHECK(guard.unasked_guests() == 0);
+
+    auto& nova = policy.scheduler.recognise["nova"];
+    const bool is_other_namespace = GENERATE(true, false);
+    (is_other_namespace ? nova.namespaces["n"] : nova.match) =
+        is_other_namespace ? "urn:m" : "boolean(//n:b)";
+    guard.apply(policy);
+    CHECK(owner() == "default-scheduler");
+    CHECK(guard.unasked_guests() == 1);
+    guard.running(old, at(2s)); // read before the reload
+    CHECK(owner() == "default-scheduler");
+    CHECK(guard.unasked_guests() == 1);
+    guard.running(answered(guest(1, gib), guard.questions()), at(3s));
+    CHECK(owner() == "nova");
+    CHECK(guard.unasked_guests() == 0);
+
+    policy.rules["new"] = {.action = Rule::Action::refuse};
+    guard.apply(policy);
+    CHECK(owner() == "nova");
+    CHECK(guard.unasked_guests() == 1);
+    guard.reconcile(id(1), std::nullopt, at(4s));
+    CHECK(guard.unasked_guests() == 0);
 }
 
 TEST_CASE("a guest whose release was lost returns to the place that it still has") {

@@ -595,6 +595,83 @@ TEST_CASE("a rule is asked of starts at once, and of guests that run when libvir
     CHECK_FALSE(has_problem());
 }
 
+TEST_CASE("a start that waited was decided by what the policy asked before a reload") {
+    Bench bench(std::string(bare) + "[claim]\nreturn = \"1h\"\n");
+    (void)bench.send(started, xml(1, 8));
+    (void)bench.send(release, xml(1, 8));
+    std::string got;
+    const wire::Request request{.header = {.exec_time = loop::now(), .wait = 1h},
+                                .body = xml(2, 8)};
+    bench.service->handle(request, [&](std::string reply) { got = std::move(reply); });
+    REQUIRE(got.empty());
+    core::Policy policy = bench.service->guard().policy();
+    policy.claim.return_hold = 0ms;
+    policy.rules["two"] = {.match = "domain/name = 'web-2'", .action = core::Rule::Action::refuse};
+    bench.service->policy().apply(policy);
+    bench.run_until([&] { return !got.empty(); });
+    CHECK(got == wire::encode_reply(prepare, wire::Verdict::refused,
+                                    "virtguard: refused web-2: rule two refuses it"));
+}
+
+TEST_CASE("a changed rule was answered by what guests were asked before, by the next daemon too") {
+    Bench bench(std::string(bare) + "[rule.one]\nmatch = \"domain/name = 'web-1'\"\n"
+                                    "action = \"exempt\"\n");
+    REQUIRE(bench.prepare(xml(1, 1)).verdict == wire::Verdict::admitted);
+    const auto problems = [&] { return bench.status().problems.size(); };
+    const std::size_t before = problems();
+    bench.start();
+    CHECK(problems() == before);
+    bench.folder.write("etc/virtguard.toml", std::string(bare) +
+                                                 "[rule.one]\nmatch = \"domain/name = 'web-2'\"\n"
+                                                 "action = \"exempt\"\n");
+    bench.start();
+    CHECK(problems() == before + 1);
+    auto seen = domxml::parse_domain(xml(1, 1), bench.service->guard().questions());
+    bench.look({{*seen->uuid, seen->name, seen}}, after(1s));
+    CHECK(bench.service->guard().unasked_guests() == 0);
+}
+
+TEST_CASE("enforce set at run time was laid over the defaults that stand in for a bad policy") {
+    Bench bench;
+    REQUIRE(bench.give(core::read_set_mode("enforce", "").value()).verdict == wire::Verdict::done);
+    bench.finish_files();
+    std::filesystem::remove_all(bench.folder.path() / "state/last-good-policy");
+    bench.files = FilesThread::start().value();
+    bench.folder.write("etc/virtguard.toml", "memry = 2\n");
+    bench.start();
+    CHECK(bench.status().mode == core::Mode::observe);
+    CHECK(bench.prepare(xml(1, 9)).verdict == wire::Verdict::admitted);
+    const auto has_problem = [&] {
+        const auto problems = bench.status().problems;
+        return std::ranges::find(problems,
+                                 "run time: mode enforce waits for a policy without errors") !=
+               problems.end();
+    };
+    CHECK(has_problem());
+    REQUIRE(bench.give(core::read_set_mode("maintenance", "").value()).verdict ==
+            wire::Verdict::done);
+    CHECK(bench.prepare(xml(2, 1)).body == "virtguard: refused web-2: the host is in maintenance");
+    REQUIRE(bench.give(core::read_set_mode("enforce", "").value()).verdict == wire::Verdict::done);
+    CHECK(bench.status().mode == core::Mode::observe);
+    bench.folder.write("etc/virtguard.toml", bare);
+    bench.service->policy().apply(load_checked(bench.folder.path() / "etc", topology()));
+    CHECK(bench.status().mode == core::Mode::enforce);
+    CHECK_FALSE(has_problem());
+}
+
+TEST_CASE("a start whose XML could not be read was let in though the host is in maintenance") {
+    Bench bench(std::string(bare) + "[claim]\nreturn = \"1h\"\n");
+    const std::string unread = "<domain><uuid>" + uuid_of_web + "</uuid><name>web-1</domain>";
+    CHECK(bench.prepare(unread).verdict == wire::Verdict::error);
+    (void)bench.send(reconnect, xml(1, 5), after(-10s));
+    REQUIRE(bench.give(core::read_set_mode("maintenance", "").value()).verdict ==
+            wire::Verdict::done);
+    CHECK(bench.prepare("<domain>").verdict == wire::Verdict::refused);
+    CHECK(bench.prepare("<domain>").body.ends_with("the host is in maintenance"));
+    (void)bench.send(release, xml(1, 5));
+    CHECK(bench.prepare(unread).verdict == wire::Verdict::error); // it may be returning
+}
+
 TEST_CASE("a guest that is known is explained by its name or UUID, beside itself") {
     Bench bench;
     bench.prepare(xml(1, 5));

@@ -18,6 +18,10 @@ std::string domain(const std::string& name) {
            "</name><memory>1</memory><vcpu>1</vcpu><os><type>hvm</type></os></domain>";
 }
 
+std::shared_ptr<const std::string> shared(std::string text) {
+    return std::make_shared<const std::string>(std::move(text));
+}
+
 } // namespace
 
 TEST_CASE("what is read is told in the loop, in the order it came") {
@@ -28,9 +32,9 @@ TEST_CASE("what is read is told in the loop, in the order it came") {
     const auto tell = [&](const ReadDomain& read) {
         told.push_back(read.domain ? read.domain->name : read.domain.error().what);
     };
-    reader->read(domain("web"), {}, tell);
-    reader->read("?", {}, tell);
-    reader->read(domain("mail"), {}, [&](const ReadDomain& read) {
+    reader->read(shared(domain("web")), {}, tell);
+    reader->read(shared("?"), {}, tell);
+    reader->read(shared(domain("mail")), {}, [&](const ReadDomain& read) {
         tell(read);
         loop.stop(0);
     });
@@ -47,9 +51,9 @@ TEST_CASE("who was forgotten is told nothing") {
     auto loop = loop::Loop::create().value();
     auto reader = XmlReader::create(loop).value();
     bool told = false;
-    reader->read(domain("web"), {}, [&](const ReadDomain&) { told = true; });
+    reader->read(shared(domain("web")), {}, [&](const ReadDomain&) { told = true; });
     reader->forget();
-    reader->read(domain("mail"), {}, [&](const ReadDomain&) { loop.stop(0); });
+    reader->read(shared(domain("mail")), {}, [&](const ReadDomain&) { loop.stop(0); });
     REQUIRE(loop.run().has_value());
     CHECK_FALSE(told);
 }
@@ -58,7 +62,7 @@ TEST_CASE("when too much waits to be read, that is told at once") {
     domxml::initialise();
     auto loop = loop::Loop::create().value();
     auto reader = XmlReader::create(loop).value();
-    const std::string long_one = domain(std::string(256 << 10, 'x'));
+    const auto long_one = shared(domain(std::string(256 << 10, 'x')));
     std::vector<std::string> refused;
     for (int i = 0; i < 1000 && refused.empty(); ++i)
         reader->read(long_one, {}, [&](const ReadDomain& read) {

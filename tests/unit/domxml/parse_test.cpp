@@ -355,6 +355,12 @@ TEST_CASE("a domain that cannot be still says who it is") {
         "<uuid>6f1c1ed5-40e5-4bb5-8f4e-5f0a3c0e9b11</uuid></domain>");
     CHECK(impossible.name == "none");
     CHECK(impossible.uuid == virtguard::Uuid::parse("6f1c1ed5-40e5-4bb5-8f4e-5f0a3c0e9b11"));
+    const auto marked = virtguard::domxml::parse_identity(
+        "<domain><metadata><v:admission xmlns:v='https://virtguard.org/xmlns/admission/1'>"
+        "<v:scheduler>cortex</v:scheduler></v:admission></metadata></domain>",
+        {{.key = "q", .xpath = "domain/metadata", .namespaces = {}}});
+    CHECK(marked.scheduler == "cortex");
+    CHECK(marked.facts.at("q").value == 1);
     CHECK(virtguard::domxml::parse_identity("<domain><uuid>none</uuid></domain>") ==
           virtguard::core::Domain{});
     CHECK(virtguard::domxml::parse_identity("not XML") == virtguard::core::Domain{});

@@ -12,45 +12,46 @@ constexpr std::int64_t mib = std::int64_t{1} << 20;
 
 /// Nothing in it is at its default.
 Guest guest() {
-    return {.domain = {.name = "web \"1\" ü",
-                       .uuid = Uuid::parse("5105105a-0000-4000-8000-000000000001"),
-                       .scheduler = "cortex",
-                       .unknown_metadata = "schedular",
-                       .vcpus = {{.cpus = IdSet{2, 3, 7}, .current = 2, .maximum = 4},
-                                 {.cpus = std::nullopt, .current = 1, .maximum = 1},
-                                 {.cpus = IdSet{}, .current = 1, .maximum = 1}},
-                       .memory = {{.kind = MemoryPart::Kind::ram,
-                                   .size = 3 * mib,
-                                   .requested = 3 * mib,
-                                   .pages = PagesOf{2 * mib},
-                                   .bound_to = IdSet{0, 63}},
-                                  {.kind = MemoryPart::Kind::dimm,
-                                   .size = 2 * mib,
-                                   .requested = 2 * mib,
-                                   .pages = DefaultHugepages{},
-                                   .bound_to = std::nullopt},
-                                  {.kind = MemoryPart::Kind::virtio_mem,
-                                   .size = max_domain_bytes,
-                                   .requested = mib,
-                                   .pages = BasePages{},
-                                   .bound_to = std::nullopt}},
-                       .current_memory = 2 * mib,
-                       .locked = true,
-                       .preallocated = true,
-                       .confidential = true,
-                       .file_backed = true,
-                       .vfio_devices = 3,
-                       .iothreads = 4,
-                       .video_ram = 5 * mib,
-                       .tpm = true,
-                       .disks = {{.image = {"/a \"b\"", "raw"}, .begins_anew = false},
-                                 {.image = {"/c", "qcow2"}, .begins_anew = true}},
-                       .facts = {{"rule.a.match", {.value = 1}},
-                                 {"rule.\"b c\".match", {.problem = "is no XPath"}}}},
-            .state = GuestState::returning,
-            .changed = Instant{Span{123'456'789'012'345}},
-            .since = Instant{Span{123'000'000'000'000}},
-            .absent = Span{987}};
+    return {
+        .domain = {.name = "web \"1\" ü",
+                   .uuid = Uuid::parse("5105105a-0000-4000-8000-000000000001"),
+                   .scheduler = "cortex",
+                   .unknown_metadata = "schedular",
+                   .vcpus = {{.cpus = IdSet{2, 3, 7}, .current = 2, .maximum = 4},
+                             {.cpus = std::nullopt, .current = 1, .maximum = 1},
+                             {.cpus = IdSet{}, .current = 1, .maximum = 1}},
+                   .memory = {{.kind = MemoryPart::Kind::ram,
+                               .size = 3 * mib,
+                               .requested = 3 * mib,
+                               .pages = PagesOf{2 * mib},
+                               .bound_to = IdSet{0, 63}},
+                              {.kind = MemoryPart::Kind::dimm,
+                               .size = 2 * mib,
+                               .requested = 2 * mib,
+                               .pages = DefaultHugepages{},
+                               .bound_to = std::nullopt},
+                              {.kind = MemoryPart::Kind::virtio_mem,
+                               .size = max_domain_bytes,
+                               .requested = mib,
+                               .pages = BasePages{},
+                               .bound_to = std::nullopt}},
+                   .current_memory = 2 * mib,
+                   .locked = true,
+                   .preallocated = true,
+                   .confidential = true,
+                   .file_backed = true,
+                   .vfio_devices = 3,
+                   .iothreads = 4,
+                   .video_ram = 5 * mib,
+                   .tpm = true,
+                   .disks = {{.image = {"/a \"b\"", "raw"}, .begins_anew = false},
+                             {.image = {"/c", "qcow2"}, .begins_anew = true}},
+                   .facts = {{"rule.a.match", {.value = 1, .question = 7}},
+                             {"rule.\"b c\".match", {.problem = "is no XPath", .question = 8}}}},
+        .state = GuestState::returning,
+        .changed = Instant{Span{123'456'789'012'345}},
+        .since = Instant{Span{123'000'000'000'000}},
+        .absent = Span{987}};
 }
 
 /// The document with one text in place of another.
@@ -77,6 +78,13 @@ TEST_CASE("a guest written by a daemon that did not know since when has changed 
     const auto read = json::parse_guest(altered(R"("since":123000000000000,)", ""));
     REQUIRE(read.has_value());
     CHECK(read->since == guest().changed);
+}
+
+TEST_CASE("an answer of which no daemon wrote what was asked is none") {
+    const auto read = json::parse_guest(altered(R"({"question":7,"value":1})", "1"));
+    REQUIRE(read.has_value());
+    CHECK_FALSE(read->domain.facts.contains("rule.a.match"));
+    CHECK(read->domain.facts.size() == 1);
 }
 
 TEST_CASE("a name that is no UTF-8 does not keep a guest from being written") {
