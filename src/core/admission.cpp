@@ -79,11 +79,6 @@ void add_maintenance(std::vector<Reason>& reasons, const Policy& policy) {
          .text = fmt::format("the host is in maintenance{}{}", joint, *policy.maintenance)});
 }
 
-/// Our own ignorance: what becomes of it is for hook.unavailable to say, as of no answer at all.
-Reason not_ready(const Domain& domain, const std::string& key) {
-    return {.code = Code::not_ready, .text = fmt::format("{} {}", key, domain.fact(key).problem)};
-}
-
 /// A domain that virtguard's own metadata gives to nobody, by the marks of others: by name.
 void recognise(const Domain& domain, const SchedulerPolicy& policy, Ownership& owner) {
     for (const auto& [name, recogniser] : policy.recognise) {
@@ -120,7 +115,7 @@ std::vector<Reason> reasons_of_policy(const Domain& domain, const Ruling& ruling
         reasons.push_back(refused_by(ruling));
     for (const auto* unanswered : {&ruling.unanswered, &owner.unanswered})
         for (const std::string& key : *unanswered)
-            reasons.push_back(not_ready(domain, key));
+            reasons.push_back(not_ready(key, domain.fact(key)));
     return reasons;
 }
 
@@ -189,7 +184,7 @@ void check_quotas(const Ownership& owner, const Demand& demand, const Holdings& 
         const std::int64_t limit = limit_of(quota->second, resource, others, host);
         const std::int64_t left = saturate(limit - held[resource]);
         if (asked > left)
-            reasons.push_back(over_quota(resource, table->first, asked, left, limit));
+            reasons.push_back(over_quota(host, resource, table->first, asked, left, limit));
     }
 }
 

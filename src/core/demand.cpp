@@ -35,6 +35,7 @@ class Builder {
             add_memory(part);
         add_overhead();
         add_disks();
+        add_custom();
         note_unusable();
         note_unknown_metadata();
         merge_pieces(demand_.pieces);
@@ -52,6 +53,7 @@ class Builder {
     void add_disks();
     void add_disk(const Disk& disk);
     void add_unknown(const Disk& disk, std::string_view problem);
+    void add_custom();
     std::int64_t size_of(const MemoryPart& part) const;
     std::int64_t counted_size(const MemoryPart& part, bool pageable) const;
     IdSet nodes_for(const MemoryPart& part, const Resource& resource, std::int64_t amount);
@@ -274,6 +276,36 @@ void Builder::add_unknown(const Disk& disk, std::string_view problem) {
             {.code = Code::not_ready, .resource = Resource::storage(), .text = what});
     else
         demand_.notes.push_back(what);
+}
+
+/// Where a guest's memory is bound to; nothing where some of it is not.
+std::optional<IdSet> bound_nodes(const Domain& domain) {
+    std::optional<IdSet> nodes;
+    for (const MemoryPart& part : domain.memory) {
+        if (!part.bound_to)
+            return std::nullopt;
+        nodes = nodes.value_or(IdSet{}) | *part.bound_to;
+    }
+    return nodes;
+}
+
+/// What is per node comes from where the guest's memory is bound to; of a guest that is not bound
+/// from any node, also those without memory.
+void Builder::add_custom() {
+    if (policy_.resources.empty())
+        return;
+    const std::optional<IdSet> bound = bound_nodes(domain_);
+    for (const auto& [resource, custom] : policy_.resources) {
+        const std::string key = demand_key(resource);
+        const Fact& fact = domain_.fact(key);
+        if (!fact.problem.empty())
+            demand_.impossible.push_back(not_ready(key, fact, resource));
+        const Pool& pool = *host_.pool(resource);
+        IdSet places = pool.unbound;
+        if (bound && !pool.is_host_wide && bound->intersects(places))
+            places &= *bound;
+        add({resource, std::move(places), /*whole=*/false, fact.value});
+    }
 }
 
 } // namespace

@@ -121,6 +121,34 @@ void add_storage(Host& host, const Policy& policy) {
     pool.unbound = pool.all();
 }
 
+/// Nothing of what a file that was never read says.
+std::int64_t amount_of(const CustomCapacity& capacity, const Policy& policy) {
+    if (capacity.file.empty())
+        return capacity.amount;
+    const auto reading = policy.readings.find(capacity.file);
+    return reading == policy.readings.end() ? 0 : reading->second;
+}
+
+/// Of what is per node every node is a place, also where there is nothing of it.
+void add_custom_pools(Host& host, const Policy& policy) {
+    for (const auto& [resource, custom] : policy.resources) {
+        Pool& pool = host.pools[resource];
+        pool.ratio = policy.ratio_of(resource);
+        pool.unit = custom.unit;
+        pool.is_host_wide = custom.nodes.empty();
+        if (pool.is_host_wide)
+            pool.places[Pool::host_place].capacity =
+                custom.host ? amount_of(*custom.host, policy) : 0;
+        else
+            for (const int node : host.nodes.ids())
+                if (const auto of_node = custom.nodes.find(node); of_node != custom.nodes.end())
+                    pool.places[node].capacity = amount_of(of_node->second, policy);
+                else
+                    pool.places[node] = {};
+        pool.unbound = pool.all();
+    }
+}
+
 /// One group of PUs per CPU.
 std::vector<IdSet> cpus_of_topology(const Topology& topology, const Policy& policy) {
     if (policy.cpu.count_cores)
@@ -189,6 +217,11 @@ const Pool* Host::pool(const Resource& resource) const {
     return found == pools.end() ? nullptr : &found->second;
 }
 
+bool Host::is_host_wide(const Resource& resource) const {
+    const Pool* of_resource = pool(resource);
+    return of_resource != nullptr && of_resource->is_host_wide;
+}
+
 IdSet Host::cpus_of(const IdSet& pus) const {
     if (cpus_are_pus)
         return pus & online;
@@ -214,7 +247,7 @@ IdSet Host::nodes_of(const Resource& resource, const IdSet& places) const {
     if (resource.kind == Resource::Kind::storage)
         return {};
     if (resource.kind != Resource::Kind::cpu)
-        return places;
+        return is_host_wide(resource) ? IdSet{} : places;
     IdSet result;
     IdSet rest = places;
     for (const auto& [node, cpus] : node_cpus) {
@@ -229,7 +262,7 @@ IdSet Host::places_of(const Resource& resource, int node) const {
     if (resource.kind == Resource::Kind::storage)
         return {};
     if (resource.kind != Resource::Kind::cpu)
-        return IdSet{node};
+        return is_host_wide(resource) ? IdSet{} : IdSet{node};
     const auto cpus = node_cpus.find(node);
     return cpus == node_cpus.end() ? IdSet{} : cpus->second;
 }
@@ -251,6 +284,7 @@ Host make_host(const Topology& topology, const Policy& policy, FileSystems file_
     host.pools[Resource::memory()] = memory_pool(topology, policy);
     add_hugepage_pools(host, topology, policy);
     add_storage(host, policy);
+    add_custom_pools(host, policy);
     return host;
 }
 

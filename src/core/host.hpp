@@ -2,13 +2,15 @@
 #pragma once
 // The topology with the policy applied: the places guests may lie on, and how much each holds.
 //
-// A pool is what one resource has: its places are NUMA nodes (memory, each hugepage size) or CPUs
-// (cpu). A CPU is a PU or, with cpu.count = "cores", a whole core; it goes by the number of its
-// lowest online PU. The places of storage are file systems, which belong to no node. A place's
-// amount is in bytes, or 1 for a CPU.
+// A pool is what one resource has: its places are NUMA nodes (memory, each hugepage size, custom
+// resources), CPUs (cpu), file systems (storage), which belong to no node, or the host as one
+// place. A CPU is a PU or, with cpu.count = "cores", a whole core; it goes by the number of its
+// lowest online PU. A place's amount is in bytes, of custom resources in what the policy counts, or
+// 1 for a CPU.
 
 #include <cstdint>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "base/idset.hpp"
@@ -32,6 +34,10 @@ struct Pool {
     std::map<int, Place> places; ///< by node id or CPU
     IdSet unbound; ///< the places of a demand that names none; never empty with places
     Ratio ratio;
+    bool is_host_wide = false; ///< its one place is host_place, and no node
+    std::string unit;          ///< of a custom resource, as its policy has it
+
+    static constexpr int host_place = 0;
 
     [[nodiscard]] IdSet all() const;
 
@@ -63,12 +69,13 @@ struct Host {
     IdSet outside_slice;
 
     [[nodiscard]] const Pool* pool(const Resource& resource) const;
+    [[nodiscard]] bool is_host_wide(const Resource& resource) const;
     /// The CPUs that PUs belong to; PUs that are not online belong to none.
     [[nodiscard]] IdSet cpus_of(const IdSet& pus) const;
     /// The online PUs of CPUs.
     [[nodiscard]] IdSet pus_of(const IdSet& cpus) const;
     /// Each place's own node: of CPUs the lowest node they are local to (HBM nodes share the CPUs
-    /// of the DRAM beside them), of file systems none.
+    /// of the DRAM beside them), of file systems and what is host-wide none.
     [[nodiscard]] IdSet nodes_of(const Resource& resource, const IdSet& places) const;
     /// A node's places in a pool: itself, the CPUs local to it, or none.
     [[nodiscard]] IdSet places_of(const Resource& resource, int node) const;

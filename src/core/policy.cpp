@@ -149,6 +149,15 @@ void check_node(int id, const NodeReserve& reserve, const Topology& topology, Fi
     }
 }
 
+void check_custom(const Resource& resource, const CustomResource& custom, const Topology& topology,
+                  Findings& findings) {
+    for (const auto& [id, capacity] : custom.nodes)
+        if (find_node(topology, id) == nullptr)
+            findings.add(fmt::format("resource.{}.capacity.node.{}{}", toml_key(resource.name()),
+                                     id, capacity.file.empty() ? "" : ".file"),
+                         "the host has no such node");
+}
+
 } // namespace
 
 std::string_view mode_name(Mode mode) {
@@ -176,6 +185,10 @@ std::string rule_key(std::string_view rule) {
     return fmt::format("rule.{}.match", toml_key(rule));
 }
 
+std::string demand_key(const Resource& resource) {
+    return fmt::format("resource.{}.demand", toml_key(resource.name()));
+}
+
 std::string_view action_name(Rule::Action action) {
     switch (action) {
     case Rule::Action::refuse:
@@ -196,7 +209,35 @@ Questions Policy::questions() const {
         all.push_back({.key = recognise_key(name),
                        .xpath = recogniser.match,
                        .namespaces = recogniser.namespaces});
+    for (const auto& [resource, custom] : resources)
+        all.push_back({.key = demand_key(resource),
+                       .kind = Question::Kind::amount,
+                       .xpath = custom.demand,
+                       .namespaces = custom.namespaces});
     return all;
+}
+
+Result<Resource> Policy::find_resource(std::string_view name) const {
+    std::vector<std::string> declared;
+    for (const auto& [resource, custom] : resources)
+        declared.push_back(resource.name());
+    return Resource::parse_known(name, declared);
+}
+
+std::map<std::string, std::string> Policy::capacity_files() const {
+    std::map<std::string, std::string> files;
+    const auto add = [&](const std::string& key, const CustomCapacity& capacity) {
+        if (!capacity.file.empty())
+            files[key + ".file"] = capacity.file;
+    };
+    for (const auto& [resource, custom] : resources) {
+        const std::string key = fmt::format("resource.{}.capacity", toml_key(resource.name()));
+        if (custom.host)
+            add(key, *custom.host);
+        for (const auto& [node, capacity] : custom.nodes)
+            add(fmt::format("{}.node.{}", key, node), capacity);
+    }
+    return files;
 }
 
 std::vector<std::string> conflicts(const Policy& policy, const Topology& topology) {
@@ -206,6 +247,8 @@ std::vector<std::string> conflicts(const Policy& policy, const Topology& topolog
     check_host_memory(policy, topology, findings);
     for (const auto& [id, reserve] : policy.reserve.nodes)
         check_node(id, reserve, topology, findings);
+    for (const auto& [resource, custom] : policy.resources)
+        check_custom(resource, custom, topology, findings);
     return std::move(findings).take();
 }
 

@@ -98,6 +98,25 @@ struct StoragePolicy {
     friend bool operator==(const StoragePolicy&, const StoragePolicy&) = default;
 };
 
+/// What there is of a custom resource in one place.
+struct CustomCapacity {
+    std::int64_t amount = 0; ///< 0 to max_domain_bytes; of no meaning where there is a file
+    std::string file;        ///< absolute; in place of the amount: what this file says
+
+    friend bool operator==(const CustomCapacity&, const CustomCapacity&) = default;
+};
+
+/// [resource.NAME]
+struct CustomResource {
+    std::optional<CustomCapacity> host;            ///< the host is one place
+    std::map<int, CustomCapacity> nodes;           ///< by node id, in place of the host
+    std::map<std::string, std::string> namespaces; ///< URIs by prefix
+    std::string demand;                            ///< XPath, a number
+    std::string unit;                              ///< what is counted: "functions"; "" is nothing
+
+    friend bool operator==(const CustomResource&, const CustomResource&) = default;
+};
+
 struct MetricsPolicy {
     std::string textfile_folder; ///< absolute; "": metrics are written nowhere
 
@@ -106,7 +125,7 @@ struct MetricsPolicy {
 
 /// The most that guests of a scheduler may hold together of a resource.
 struct Quota {
-    std::int64_t amount = 0;      ///< vCPUs or bytes
+    std::int64_t amount = 0;      ///< vCPUs, bytes, or what the policy counts
     std::optional<Ratio> percent; ///< in place of the amount: of what is effective now
 
     friend bool operator==(const Quota&, const Quota&) = default;
@@ -173,6 +192,9 @@ struct Policy {
     StoragePolicy storage;
     SchedulerPolicy scheduler;
     std::map<std::string, Rule> rules; ///< by name
+    std::map<Resource, CustomResource> resources;
+    /// What the files said last that capacities are read from, by path. No policy file says so.
+    std::map<std::string, std::int64_t> readings;
     MetricsPolicy metrics;
     /// Where each key that a file sets was set: "memory.count" →
     /// "/etc/virtguard/virtguard.toml:12".
@@ -181,13 +203,19 @@ struct Policy {
     [[nodiscard]] Ratio ratio_of(const Resource& resource) const;
     /// All that it asks of a domain's XML.
     [[nodiscard]] Questions questions() const;
+    /// A built-in resource, or one that the policy declares. Error: not_found, which suggests the
+    /// nearest such name.
+    [[nodiscard]] Result<Resource> find_resource(std::string_view name) const;
+    /// The capacities that are read from files, each with its key.
+    [[nodiscard]] std::map<std::string, std::string> capacity_files() const;
 
     friend bool operator==(const Policy&, const Policy&) = default;
 };
 
-/// The question of [scheduler.recognise.NAME], and of [rule.NAME].
+/// The question of [scheduler.recognise.NAME], of [rule.NAME], and of [resource.NAME].
 [[nodiscard]] std::string recognise_key(std::string_view scheduler);
 [[nodiscard]] std::string rule_key(std::string_view rule);
+[[nodiscard]] std::string demand_key(const Resource& resource);
 
 /// A key of a policy as people see it.
 struct Setting {

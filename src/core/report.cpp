@@ -106,8 +106,12 @@ Report make_report(const Host& host, const Holdings& held) {
         const Classes& classes = held.of(resource);
         const IdSet places = everywhere(host, resource, classes);
         fill(report.host, resource, figures_of(host, resource, places, held));
-        if (const Pool* pool = host.pool(resource))
-            report.overcommit[resource] = pool->ratio;
+        const Pool* pool = host.pool(resource);
+        if (pool == nullptr)
+            continue;
+        report.overcommit[resource] = pool->ratio;
+        if (!pool->unit.empty())
+            report.units[resource] = pool->unit;
     }
     for (const auto& [node, cpus] : host.node_cpus)
         report.nodes.push_back(report_node(host, node, resources, held));

@@ -45,7 +45,8 @@ struct Report {
     Figures host;
     std::vector<NodeReport> nodes; ///< by id
     std::map<Resource, Ratio> overcommit;
-    std::vector<Resource> over_capacity; ///< those whose free is negative, on the host or a node
+    std::map<Resource, std::string> units; ///< of custom resources that have one
+    std::vector<Resource> over_capacity;   ///< those whose free is negative, on the host or a node
 
     friend bool operator==(const Report&, const Report&) = default;
 };

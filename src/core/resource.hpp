@@ -52,6 +52,8 @@ struct Resource {
     [[nodiscard]] static Result<Resource> parse_known(std::string_view name,
                                                       std::span<const std::string> declared = {});
     [[nodiscard]] std::string name() const;
+    /// Amounts of it are sizes; of others they are counts.
+    [[nodiscard]] bool is_bytes() const { return kind != Kind::cpu && kind != Kind::custom; }
 
     friend bool operator==(const Resource&, const Resource&) = default;
     friend auto operator<=>(const Resource&, const Resource&) = default;

@@ -34,7 +34,7 @@ void carry_out(RunTime& run_time, const ResetMode&, const Setter&) {
 }
 
 std::string text_of(const SetOvercommit& order) {
-    return fmt::format("overcommit.{} = {}", order.resource.name(), order.ratio.text());
+    return fmt::format("overcommit.{} = {}", toml_key(order.resource.name()), order.ratio.text());
 }
 
 std::string text_of(const ResetOvercommit& order) {
@@ -73,7 +73,8 @@ std::string origin_text(const Setter& setter) {
 Policy in_force(Policy files, const RunTime& run_time) {
     for (const auto& [resource, set] : run_time.overcommit) {
         files.overcommit[resource] = set.ratio;
-        files.origins[fmt::format("overcommit.{}", resource.name())] = origin_text(set.by);
+        files.origins[fmt::format("overcommit.{}", toml_key(resource.name()))] =
+            origin_text(set.by);
     }
     if (const auto& set = run_time.mode) {
         if (set->mode)
@@ -86,7 +87,7 @@ Policy in_force(Policy files, const RunTime& run_time) {
 }
 
 Result<Order> read_set_overcommit(std::string_view resource, std::string_view ratio) {
-    const auto known = Resource::parse_known(resource);
+    const auto known = Resource::parse(resource);
     if (!known)
         return std::unexpected(known.error());
     const auto read = Ratio::parse(ratio);
@@ -100,7 +101,7 @@ Result<Order> read_set_overcommit(std::string_view resource, std::string_view ra
 Result<Order> read_reset_overcommit(std::string_view resource) {
     if (resource.empty())
         return ResetOvercommit{};
-    const auto known = Resource::parse_known(resource);
+    const auto known = Resource::parse(resource);
     if (!known)
         return std::unexpected(known.error());
     return ResetOvercommit{*known};

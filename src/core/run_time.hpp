@@ -80,7 +80,8 @@ struct ResetMode {
 /// What those who may can have done.
 using Order = std::variant<SetOvercommit, ResetOvercommit, SetMode, ResetMode>;
 
-/// Orders from words. Errors say what was expected.
+/// Orders from words. Errors say what was expected; whether a custom resource is declared is for
+/// the policy in force to say.
 [[nodiscard]] Result<Order> read_set_overcommit(std::string_view resource, std::string_view ratio);
 /// "": all resources.
 [[nodiscard]] Result<Order> read_reset_overcommit(std::string_view resource);

@@ -46,9 +46,26 @@ std::string where_text(const Host& host, const Shortage& shortage) {
     return nodes.empty() ? head : fmt::format("{} ({})", head, nodes_text(nodes));
 }
 
+/// "8 GiB", "4 vCPUs", "2 functions": an amount as it is spoken of.
+std::string amount_text(const Host& host, const Resource& resource, std::int64_t amount,
+                        Rounding rounding) {
+    if (resource.is_bytes())
+        return format_bytes(amount, rounding);
+    if (resource.kind == Resource::Kind::cpu)
+        return fmt::format("{} vCPU{}", amount, plural(amount));
+    const Pool* pool = host.pool(resource);
+    return pool == nullptr || pool->unit.empty() ? fmt::format("{}", amount)
+                                                 : fmt::format("{} {}", amount, pool->unit);
+}
+
+/// The same where the unit has been told: "8 GiB", "4", "2".
+std::string figure_text(const Resource& resource, std::int64_t amount, Rounding rounding) {
+    return resource.is_bytes() ? format_bytes(amount, rounding) : fmt::format("{}", amount);
+}
+
 std::string shortage_text(const Host& host, const Shortage& shortage) {
     const auto amount = [&](std::int64_t value, Rounding rounding) {
-        return amount_text(shortage.resource, value, rounding);
+        return amount_text(host, shortage.resource, value, rounding);
     };
     const std::string head = fmt::format("{}: needs {}", where_text(host, shortage),
                                          amount(shortage.requested, Rounding::up));
@@ -59,8 +76,7 @@ std::string shortage_text(const Host& host, const Shortage& shortage) {
         return fmt::format("{}, more than the {} that one guest can have", head,
                            amount(shortage.allocatable, Rounding::down));
     const auto figure = [&](std::int64_t value, Rounding rounding) {
-        return shortage.resource.kind == Resource::Kind::cpu ? fmt::format("{}", value)
-                                                             : amount(value, rounding);
+        return figure_text(shortage.resource, value, rounding);
     };
     const std::string effective = figure(shortage.effective, Rounding::down);
     if (shortage.free < 0)
@@ -70,12 +86,6 @@ std::string shortage_text(const Host& host, const Shortage& shortage) {
 }
 
 } // namespace
-
-std::string amount_text(const Resource& resource, std::int64_t amount, Rounding rounding) {
-    if (resource.kind == Resource::Kind::cpu)
-        return fmt::format("{} vCPU{}", amount, plural(amount));
-    return format_bytes(amount, rounding);
-}
 
 std::string unusable_pus(const Host& host, const IdSet& pus) {
     struct Cause {
@@ -136,21 +146,26 @@ Reason no_such_page_size(std::optional<std::int64_t> page_size, std::int64_t req
     return reason;
 }
 
-Reason over_quota(const Resource& resource, std::string_view table, std::int64_t requested,
-                  std::int64_t left, std::int64_t quota) {
+Reason over_quota(const Host& host, const Resource& resource, std::string_view table,
+                  std::int64_t requested, std::int64_t left, std::int64_t quota) {
     const auto figure = [&](std::int64_t value) {
-        return resource == Resource::cpu() ? fmt::format("{}", value)
-                                           : amount_text(resource, value, Rounding::down);
+        return figure_text(resource, value, Rounding::down);
     };
     return {.code = Code::scheduler_quota,
             .resource = resource,
             .requested = requested,
             .free = left,
             .effective = quota,
-            .text = fmt::format("{}: needs {}, {} left of the quota of {} of scheduler.accept.{}",
-                                resource.name(), amount_text(resource, requested, Rounding::up),
-                                left < 0 ? "none" : figure(left), figure(quota),
-                                printable(toml_key(table)))};
+            .text = fmt::format(
+                "{}: needs {}, {} left of the quota of {} of scheduler.accept.{}", resource.name(),
+                amount_text(host, resource, requested, Rounding::up),
+                left < 0 ? "none" : figure(left), figure(quota), printable(toml_key(table)))};
+}
+
+Reason not_ready(const std::string& key, const Fact& fact, std::optional<Resource> resource) {
+    return {.code = Code::not_ready,
+            .resource = std::move(resource),
+            .text = fmt::format("{} {}", key, fact.problem)};
 }
 
 Reason shortage_reason(const Host& host, const Shortage& shortage) {

@@ -12,10 +12,6 @@
 
 namespace virtguard::core {
 
-/// "8 GiB", "4 vCPUs": an amount as it is spoken of, rounded as asked.
-[[nodiscard]] std::string amount_text(const Resource& resource, std::int64_t amount,
-                                      Rounding rounding);
-
 /// "reserved 0-1, offline 6, absent 9": PUs by why guests may not use them.
 [[nodiscard]] std::string unusable_pus(const Host& host, const IdSet& pus);
 
@@ -30,8 +26,13 @@ namespace virtguard::core {
 
 /// A start asks for more than is left (below 0: over) of the quota of the table of
 /// [scheduler.accept].
-[[nodiscard]] Reason over_quota(const Resource& resource, std::string_view table,
+[[nodiscard]] Reason over_quota(const Host& host, const Resource& resource, std::string_view table,
                                 std::int64_t requested, std::int64_t left, std::int64_t quota);
+
+/// Our own ignorance: what becomes of it is for hook.unavailable to say, as of no answer at all.
+/// The fact has a problem.
+[[nodiscard]] Reason not_ready(const std::string& key, const Fact& fact,
+                               std::optional<Resource> resource = {});
 
 /// A part of a pool that is short: fills code, nodes and text from the figures. A start asks for
 /// `requested` in the places, which are all of the pool's where `is_all` says so.

@@ -44,9 +44,7 @@ std::string bar(const Marks& marks, const Use& use) {
 } // namespace
 
 std::string amount(const core::Resource& resource, std::int64_t value, Rounding rounding) {
-    if (resource.kind == core::Resource::Kind::cpu)
-        return fmt::format("{}", value);
-    return format_bytes(value, rounding);
+    return resource.is_bytes() ? format_bytes(value, rounding) : fmt::format("{}", value);
 }
 
 std::int64_t amount_of(const core::Quantities& quantities, const core::Resource& resource) {

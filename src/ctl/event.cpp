@@ -20,13 +20,13 @@ std::pair<std::string_view, std::string_view> split(std::string_view text, char 
     return {text.substr(0, at), text.substr(at + 1)};
 }
 
-Result<Event> parse_start(const std::string& file, bool already_runs,
-                          const core::Questions& questions) {
+Result<Event> parse_start(const std::string& file, bool already_runs, const core::Policy& policy) {
     if (file.empty())
         return fail(Errc::invalid, "expected a domain XML file");
     auto text = read_input(file, domxml::max_document_bytes);
     if (!text)
         return std::unexpected(text.error());
+    const core::Questions questions = policy.questions();
     auto domain = domxml::parse_domain(*text, questions);
     // A domain that cannot be is refused; one that should run already has nothing to be counted by.
     if (!domain && (domain.error().code != Errc::invalid || already_runs))
@@ -35,11 +35,11 @@ Result<Event> parse_start(const std::string& file, bool already_runs,
     return Start{already_runs, std::move(domain), std::move(identity)};
 }
 
-Result<Event> parse_ratio(std::string_view text) {
+Result<Event> parse_ratio(std::string_view text, const core::Policy& policy) {
     if (!text.contains('='))
         return fail(Errc::invalid, "expected ratio:RESOURCE=VALUE");
     const auto [name, value] = split(text, '=');
-    const auto resource = core::Resource::parse_known(name);
+    const auto resource = policy.find_resource(name);
     if (!resource)
         return std::unexpected(resource.error());
     const auto ratio = Ratio::parse(value);
@@ -50,12 +50,12 @@ Result<Event> parse_ratio(std::string_view text) {
     return SetRatio{*resource, *ratio};
 }
 
-Result<Reserve::Item> parse_item(std::string_view text) {
+Result<Reserve::Item> parse_item(std::string_view text, const core::Policy& policy) {
     if (!text.contains('='))
         return fail(Errc::invalid, "{}: expected RESOURCE[@NODE]=VALUE", quote(text));
     const auto [target, value] = split(text, '=');
     const auto [name, node] = split(target, '@');
-    const auto resource = core::Resource::parse_known(name);
+    const auto resource = policy.find_resource(name);
     if (!resource)
         return std::unexpected(resource.error());
     Reserve::Item item{.resource = *resource};
@@ -65,8 +65,7 @@ Result<Reserve::Item> parse_item(std::string_view text) {
             return fail(Errc::invalid, "{} is not a node: expected a number", quote(node));
         item.node = static_cast<int>(*id);
     }
-    const auto amount =
-        resource->kind == core::Resource::Kind::cpu ? parse_count(value) : parse_size(value);
+    const auto amount = resource->is_bytes() ? parse_size(value) : parse_count(value);
     if (!amount)
         return std::unexpected(amount.error());
     // A domain's own bound, for the same reason: sums stay below 2^63.
@@ -85,7 +84,7 @@ std::string guest_name(std::string_view text) {
     return uuid && text.size() == uuid->text().size() ? uuid->text() : std::string(text);
 }
 
-Result<Event> parse_reserve(std::string_view text) {
+Result<Event> parse_reserve(std::string_view text, const core::Policy& policy) {
     const auto [name, rest] = split(text, ':');
     auto [items, guest] = split(rest, ':');
     if (name.empty() || items.empty() || rest.ends_with(':'))
@@ -98,7 +97,7 @@ Result<Event> parse_reserve(std::string_view text) {
         const auto [first, others] = split(items, ',');
         more = items.contains(',');
         items = others;
-        auto item = parse_item(first);
+        auto item = parse_item(first, policy);
         if (!item)
             return std::unexpected(item.error());
         reserve.items.push_back(*item);
@@ -106,23 +105,23 @@ Result<Event> parse_reserve(std::string_view text) {
     return reserve;
 }
 
-Result<Event> parse_by_kind(const std::string& argument, const core::Questions& questions) {
+Result<Event> parse_by_kind(const std::string& argument, const core::Policy& policy) {
     const auto [kind, rest] = split(argument, ':');
     const std::string value(rest);
     if (!argument.contains(':'))
-        return parse_start(argument, /*already_runs=*/false, questions);
+        return parse_start(argument, /*already_runs=*/false, policy);
     if (kind == "start")
-        return parse_start(value, /*already_runs=*/false, questions);
+        return parse_start(value, /*already_runs=*/false, policy);
     if (kind == "running")
-        return parse_start(value, /*already_runs=*/true, questions);
+        return parse_start(value, /*already_runs=*/true, policy);
     if (kind == "stop")
         return value.empty() ? Result<Event>(fail(Errc::invalid, "expected stop:NAME-or-UUID"))
                              : Stop{guest_name(value)};
     if (kind == "ratio")
-        return parse_ratio(value);
+        return parse_ratio(value, policy);
     if (kind == "reserve")
-        return parse_reserve(value);
-    auto event = parse_start(argument, /*already_runs=*/false, questions);
+        return parse_reserve(value, policy);
+    auto event = parse_start(argument, /*already_runs=*/false, policy);
     if (!event && event.error().code == Errc::not_found)
         event.error().what +=
             ", and the event is none of start:, running:, stop:, ratio:, reserve:";
@@ -150,8 +149,8 @@ Result<IdSet> places_of(const Reserve::Item& item, const core::Host& host) {
 
 } // namespace
 
-Result<Event> parse_event(const std::string& argument, const core::Questions& questions) {
-    auto event = parse_by_kind(argument, questions);
+Result<Event> parse_event(const std::string& argument, const core::Policy& policy) {
+    auto event = parse_by_kind(argument, policy);
     if (!event)
         return context(event.error(), fmt::format("event {}", quote(argument)));
     return event;

@@ -45,10 +45,10 @@ struct Reserve {
 };
 using Event = std::variant<Start, Stop, SetRatio, Reserve>;
 
-/// Reads an event and the file it names, of which the policy asks questions. The error says what
-/// was expected.
+/// Reads an event and the file it names, of which the policy asks questions; the policy also
+/// declares resources. The error says what was expected.
 [[nodiscard]] Result<Event> parse_event(const std::string& argument,
-                                        const core::Questions& questions = {});
+                                        const core::Policy& policy = {});
 
 /// The pieces of a reservation on this host: shared vCPUs, pageable memory, whole pages.
 [[nodiscard]] Result<std::vector<core::Piece>> pieces_of(const Reserve& reserve,

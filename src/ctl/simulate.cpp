@@ -10,6 +10,7 @@
 #include "ctl/outcome_screen.hpp"
 #include "ctl/show.hpp"
 #include "domxml/parse.hpp"
+#include "host/capacity.hpp"
 #include "host/topology.hpp"
 #include "policy/load.hpp"
 #include "json/document.hpp"
@@ -46,6 +47,17 @@ Result<core::Topology> load_topology(const SimulateOptions& options) {
     return topology;
 }
 
+/// Reads the files that capacities come from; why that cannot be done.
+std::vector<std::string> take_in_capacities(core::Policy& policy) {
+    const host::CapacityReadings readings = host::read_capacities(policy);
+    host::take_in(policy, readings);
+    std::vector<std::string> errors;
+    for (const auto& [key, file] : policy.capacity_files())
+        if (const auto& reading = readings.at(file); !reading)
+            errors.push_back(fmt::format("{}: {}", key, reading.error().what));
+    return errors;
+}
+
 /// All that is wrong with the policy goes to stderr, a line each.
 std::optional<core::Policy> load_policy(const std::string& file, const core::Topology& topology) {
     if (file.empty())
@@ -56,16 +68,18 @@ std::optional<core::Policy> load_policy(const std::string& file, const core::Top
         errors = loaded.error();
     else
         errors = core::conflicts(*loaded, topology);
+    if (loaded && errors.empty())
+        errors = take_in_capacities(*loaded);
     for (const std::string& error : errors)
         show_error(error);
     return errors.empty() ? std::optional(*std::move(loaded)) : std::nullopt;
 }
 
 Result<std::vector<Event>> parse_events(const std::vector<std::string>& arguments,
-                                        const core::Questions& questions) {
+                                        const core::Policy& policy) {
     std::vector<Event> events;
     for (const std::string& argument : arguments) {
-        auto event = parse_event(argument, questions);
+        auto event = parse_event(argument, policy);
         if (!event)
             return std::unexpected(event.error());
         events.push_back(*std::move(event));
@@ -157,7 +171,7 @@ int simulate(const SimulateOptions& given) {
     auto policy = load_policy(options.policy, *topology);
     if (!policy)
         return exit_bad_input;
-    const auto events = parse_events(options.events, policy->questions());
+    const auto events = parse_events(options.events, *policy);
     if (!events)
         return failure(events.error());
 

@@ -25,6 +25,14 @@ Use use_of(const Figures& figures, const Resource& resource) {
             .free = amount_of(figures.free, resource)};
 }
 
+/// "memory", "example.org/nic (functions)".
+std::string name_of(const Resource& resource, const core::Report& report) {
+    const auto unit = report.units.find(resource);
+    return unit == report.units.end()
+               ? resource.name()
+               : fmt::format("{} ({})", resource.name(), printable(unit->second));
+}
+
 Table figures_table() {
     return Table({{"WHERE", Align::left, Shown::no_terminal},
                   {"RESOURCE"},
@@ -53,8 +61,8 @@ void add_rows(Table& table, const Screen& screen, const std::string& where, cons
         const auto takes = [&, &of = resource](const core::Quantities& column) {
             return amount(of, amount_of(column, of), Rounding::up);
         };
-        table.add({where, fmt::format("{}{}", indent, resource.name()), use_cell(screen, use),
-                   has(figures.capacity), takes(figures.reserved),
+        table.add({where, fmt::format("{}{}", indent, name_of(resource, report)),
+                   use_cell(screen, use), has(figures.capacity), takes(figures.reserved),
                    ratio == report.overcommit.end() ? "1" : ratio->second.text(),
                    has(figures.effective), amount(resource, used(use), Rounding::up),
                    takes(figures.allocated), takes(figures.pending), takes(figures.booked),

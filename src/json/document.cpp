@@ -265,6 +265,9 @@ core::Report read_report(const Json& json) {
                                 .figures = read_figures(node)});
     for (const auto& [name, ratio] : require_object(json.at("overcommit")).items())
         report.overcommit[read_resource(name)] = require(Ratio::parse(ratio.get<std::string>()));
+    if (json.contains("units"))
+        for (const auto& [name, unit] : require_object(json.at("units")).items())
+            report.units[read_resource(name)] = unit.get<std::string>();
     for (const Json& name : require_array(json.at("over_capacity")))
         report.over_capacity.push_back(read_resource(name));
     return report;
@@ -374,6 +377,8 @@ std::string status_document(const core::Status& status) {
     json["overcommit"] = Json::object();
     for (const auto& [resource, ratio] : status.report.overcommit)
         json["overcommit"][resource.name()] = ratio.text();
+    for (const auto& [resource, unit] : status.report.units)
+        json["units"][resource.name()] = unit;
     json["over_capacity"] = Json::array();
     for (const core::Resource& resource : status.report.over_capacity)
         json["over_capacity"].push_back(resource.name());

@@ -39,7 +39,7 @@ double number(const Ratio& ratio) {
 
 /// Kubernetes' spelling: "48", "256Gi".
 std::string quantity(const Resource& resource, std::int64_t amount) {
-    return resource.kind == Resource::Kind::cpu ? std::to_string(amount) : format_iec(amount);
+    return resource.is_bytes() ? format_iec(amount) : std::to_string(amount);
 }
 
 template <class Amount>
@@ -113,7 +113,7 @@ constexpr std::int64_t max_placement = std::numeric_limits<std::int32_t>::max();
 std::int64_t unit_of(const Resource& resource) {
     if (resource.kind == Resource::Kind::storage)
         return gib;
-    return resource.kind == Resource::Kind::cpu ? 1 : mib;
+    return resource.is_bytes() ? mib : 1;
 }
 
 std::string resource_class(const Resource& resource) {
@@ -125,7 +125,8 @@ std::string resource_class(const Resource& resource) {
         return "DISK_GB";
     std::string name = "CUSTOM_" + resource.name();
     std::ranges::transform(name, name.begin(), [](char c) {
-        return c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+        const auto byte = static_cast<unsigned char>(c);
+        return std::isalnum(byte) != 0 ? static_cast<char>(std::toupper(byte)) : '_';
     });
     return name;
 }

@@ -72,7 +72,12 @@ constexpr std::array<Column, 9> columns{
      {"foreign", &Figures::foreign, "What something that is no libvirt guest holds"},
      {"free", &Figures::free, "What further starts can be given; negative when over"}}};
 
-/// Two families of each column, as a metric has one unit: vCPUs, and bytes by resource.
+bool is_custom(const Quantities::value_type& each) {
+    return each.first.kind == Resource::Kind::custom;
+}
+
+/// Families of each column, as a metric has one unit: vCPUs, bytes by resource, and the amounts of
+/// custom resources, where there are any.
 void add_columns(Exposition& out, std::string_view level, std::string_view of,
                  const auto& each_figures) {
     for (const Column& column : columns) {
@@ -87,8 +92,22 @@ void add_columns(Exposition& out, std::string_view level, std::string_view of,
                    fmt::format("{}, of memory and hugepages {}.", column.help, of));
         each_figures([&](const Figures& figures, auto... node) {
             for (const auto& [resource, bytes] : figures.*column.member)
-                if (resource != Resource::cpu())
+                if (resource.is_bytes())
                     out.sample({node..., Label{"resource", resource.name()}}, bytes);
+        });
+        bool has_custom = false;
+        each_figures([&](const Figures& figures, auto...) {
+            has_custom |= std::ranges::any_of(figures.*column.member, is_custom);
+        });
+        if (!has_custom)
+            continue;
+        out.family(fmt::format("{}_{}_custom", level, column.name), "gauge",
+                   fmt::format("{}, of resources that the policy declares {}, each in its unit.",
+                               column.help, of));
+        each_figures([&](const Figures& figures, auto... node) {
+            for (const auto& [resource, amount] : figures.*column.member)
+                if (resource.kind == Resource::Kind::custom)
+                    out.sample({node..., Label{"resource", resource.name()}}, amount);
         });
     }
 }

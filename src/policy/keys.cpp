@@ -153,6 +153,40 @@ Result<> set_quota(Policy& policy, const Names& names, const Value& value) {
     return {};
 }
 
+core::CustomResource& custom(Policy& policy, const Names& names) {
+    return policy.resources[names.resource];
+}
+
+using Capacity = core::CustomCapacity;
+
+/// The host's capacity, or that of a node, which then is in place of it.
+Result<> put_capacity(core::CustomResource& resource, const Names& names, bool of_node,
+                      Capacity capacity) {
+    if (of_node)
+        resource.nodes[names.node] = std::move(capacity);
+    else
+        resource.host = std::move(capacity);
+    return {};
+}
+
+template <bool of_node>
+Result<> set_capacity(Policy& policy, const Names& names, const Value& value) {
+    const auto amount = read_amount(value);
+    if (!amount)
+        return std::unexpected(amount.error());
+    if (!of_node)
+        custom(policy, names).nodes.clear(); // a number replaces the table
+    return put_capacity(custom(policy, names), names, of_node, {.amount = *amount});
+}
+
+template <bool of_node>
+Result<> set_capacity_file(Policy& policy, const Names& names, const Value& value) {
+    auto file = read_file_name(value);
+    if (!file)
+        return std::unexpected(std::move(file.error()));
+    return put_capacity(custom(policy, names), names, of_node, {.file = *std::move(file)});
+}
+
 using core::ClaimPolicy;
 using core::CpuPolicy;
 using core::HookPolicy;
@@ -218,6 +252,13 @@ constexpr Key known_keys[] = {
     {"rule.<rule>.match", set_in<rule, read_xpath, &core::Rule::match>},
     {"rule.<rule>.action", set_in<rule, read_word<action_words>, &core::Rule::action>},
     {"rule.<rule>.message", set_in<rule, read_message, &core::Rule::message>},
+    {"resource.<custom>.capacity", set_capacity</*of_node=*/false>},
+    {"resource.<custom>.capacity.file", set_capacity_file</*of_node=*/false>},
+    {"resource.<custom>.capacity.node.<node>", set_capacity</*of_node=*/true>},
+    {"resource.<custom>.capacity.node.<node>.file", set_capacity_file</*of_node=*/true>},
+    {"resource.<custom>.unit", set_in<custom, read_unit, &core::CustomResource::unit>},
+    {"resource.<custom>.namespaces.<prefix>", set_namespace<custom>},
+    {"resource.<custom>.demand", set_in<custom, read_xpath, &core::CustomResource::demand>},
     {"metrics.textfile-folder",
      set<read_folder, &Policy::metrics, &MetricsPolicy::textfile_folder>},
 };
@@ -246,6 +287,18 @@ constexpr Table tables_that_say_something[] = {
      }},
     {"rule.<rule>", [](Policy& policy,
                        const Names& names) { return policy.rules.try_emplace(names.rule).second; }},
+    {"resource.<custom>",
+     [](Policy& policy, const Names& names) {
+         return policy.resources.try_emplace(names.resource).second;
+     }},
+    {"resource.<custom>.capacity",
+     [](Policy& policy, const Names& names) { // a table replaces a number
+         std::optional<Capacity>& host = custom(policy, names).host;
+         const bool replaces = host && host->file.empty();
+         if (replaces)
+             host.reset();
+         return replaces;
+     }},
 };
 
 Result<std::int64_t> read_page_size(std::string_view text) {
@@ -257,14 +310,25 @@ Result<std::int64_t> read_page_size(std::string_view text) {
     return size;
 }
 
-/// Resource::parse_known() also reads pages that only the XML of some domain has.
+/// Resource::parse() also reads pages that only the XML of some domain has. Whether a custom one is
+/// declared is known when all files are read.
 Result<std::string> read_resource_part(std::string_view text, Names& names) {
-    const auto resource = core::Resource::parse_known(text);
+    const auto resource = core::Resource::parse(text);
     if (!resource)
-        return std::unexpected(resource.error());
+        return std::unexpected(core::Resource::parse_known(text).error());
     if (resource->kind == core::Resource::Kind::hugepages)
         if (const auto size = read_page_size(format_iec(resource->page_size)); !size)
             return std::unexpected(size.error());
+    names.resource = *resource;
+    return resource->name();
+}
+
+Result<std::string> read_custom_part(std::string_view text, Names& names) {
+    const auto resource = core::Resource::parse(text);
+    if (!resource)
+        return std::unexpected(resource.error());
+    if (resource->kind != core::Resource::Kind::custom)
+        return fail(Errc::invalid, "{} is built in: expected a name of your own", quote(text));
     names.resource = *resource;
     return resource->name();
 }
@@ -316,6 +380,7 @@ constexpr Placeholder placeholders[] = {
     {"<resource>", read_resource_part},       {"<node>", read_node_part},
     {"<page-size>", read_page_size_part},     {"<scheduler>", read_name_part<&Names::scheduler>},
     {"<rule>", read_name_part<&Names::rule>}, {"<prefix>", read_prefix_part},
+    {"<custom>", read_custom_part},
 };
 
 } // namespace

@@ -16,7 +16,7 @@ namespace virtguard::policy {
 
 /// What stood for the parts in angle brackets, each set by the time a key below it is.
 struct Names {
-    core::Resource resource;    ///< <resource>
+    core::Resource resource;    ///< <resource>, <custom>
     int node = 0;               ///< <node>
     std::int64_t page_size = 0; ///< <page-size>, bytes
     std::string scheduler;      ///< <scheduler>

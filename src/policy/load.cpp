@@ -132,6 +132,9 @@ class Loader {
     void check_disjoint(std::string_view key, const IdSet& cpus, std::string_view other_key,
                         const IdSet& others);
     void check_questions();
+    void check_resources();
+    void check_declared(const std::string& table, const core::Resource& resource);
+    [[nodiscard]] bool is_set_at_or_below(const std::string& path) const;
     void forget_below(const std::string& path);
     void complain(const toml::source_region& where, std::string_view path, std::string_view what);
     void keep_first_problems();
@@ -160,6 +163,7 @@ Loaded Loader::load() && {
     check_disjoint("cpu.shared", policy_.cpu.shared.value_or(IdSet{}), "cpu.dedicated", dedicated);
     check_disjoint("cpu.dedicated", dedicated, "reserve.cpus", policy_.reserve.cpus);
     check_questions();
+    check_resources();
     keep_first_problems();
     if (!problems_.empty())
         return std::unexpected(lines());
@@ -227,6 +231,13 @@ void Loader::read_value(const Key& key, const toml::key& name, const toml::node&
     forget_below(here.path);
 }
 
+/// Also where it was set to something that it cannot be.
+bool Loader::is_set_at_or_below(const std::string& path) const {
+    const auto below = set_at_.lower_bound(path + ".");
+    return set_at_.contains(path) ||
+           (below != set_at_.end() && below->first.starts_with(path + "."));
+}
+
 /// What was set below a table is gone when a value replaces the table.
 void Loader::forget_below(const std::string& path) {
     const std::string prefix = path + ".";
@@ -275,6 +286,36 @@ void Loader::check_questions() {
                     {set->second, fmt::format("{}: {} {}", question.key, quote(question.xpath),
                                               checked.error().what)});
     }
+}
+
+/// What is in the table of one name may be in several files, and another file may use the name.
+void Loader::check_resources() {
+    for (const auto& [resource, custom] : policy_.resources) {
+        const std::string table = fmt::format("resource.{}", toml_key(resource.name()));
+        const std::string key = table + ".capacity";
+        if (custom.host && !custom.nodes.empty())
+            problems_.push_back(
+                {set_at_[key + ".file"],
+                 fmt::format("{0}.file: {0}.node is set, too: expected one of them", key)});
+        else if (!is_set_at_or_below(key))
+            problems_.push_back({set_at_[table], fmt::format("{}: missing: expected a number, a "
+                                                             "file or nodes",
+                                                             key)});
+    }
+    for (const auto& [resource, ratio] : policy_.overcommit)
+        check_declared("overcommit", resource);
+    for (const auto& [resource, mode] : policy_.resource_mode)
+        check_declared("resource-mode", resource);
+    for (const auto& [name, accepted] : policy_.scheduler.accept)
+        for (const auto& [resource, quota] : accepted.quota)
+            check_declared(fmt::format("scheduler.accept.{}.quota", toml_key(name)), resource);
+}
+
+void Loader::check_declared(const std::string& table, const core::Resource& resource) {
+    const std::string name = resource.name();
+    const std::string key = joined(table, toml_key(name));
+    if (const auto known = policy_.find_resource(name); !known)
+        problems_.push_back({set_at_[key], fmt::format("{}: {}", key, known.error().what)});
 }
 
 void Loader::complain(const toml::source_region& where, std::string_view path,

@@ -33,9 +33,9 @@ class Settings {
         add("mode",
             toml_string(policy_.maintenance ? "maintenance" : core::mode_name(policy_.mode)));
         for (const auto& [resource, ratio] : policy_.overcommit)
-            add(fmt::format("overcommit.{}", resource.name()), ratio.text());
+            add(fmt::format("overcommit.{}", toml_key(resource.name())), ratio.text());
         for (const auto& [resource, mode] : policy_.resource_mode)
-            add(fmt::format("resource-mode.{}", resource.name()),
+            add(fmt::format("resource-mode.{}", toml_key(resource.name())),
                 toml_string(core::mode_name(mode)));
         add_memory();
         add_cpu();
@@ -47,6 +47,7 @@ class Settings {
         add_storage();
         add_scheduler();
         add_rules();
+        add_resources();
         if (!policy_.metrics.textfile_folder.empty())
             add("metrics.textfile-folder", toml_string(policy_.metrics.textfile_folder));
         return std::move(list_);
@@ -128,10 +129,10 @@ class Settings {
             if (accepted.mode)
                 add(table + ".mode", toml_string(core::mode_name(*accepted.mode)));
             for (const auto& [resource, quota] : accepted.quota)
-                add(fmt::format("{}.quota.{}", table, resource.name()),
-                    quota.percent                       ? toml_string(quota.percent->text() + "%")
-                    : resource == core::Resource::cpu() ? fmt::format("{}", quota.amount)
-                                                        : size(quota.amount));
+                add(fmt::format("{}.quota.{}", table, toml_key(resource.name())),
+                    quota.percent         ? toml_string(quota.percent->text() + "%")
+                    : resource.is_bytes() ? size(quota.amount)
+                                          : fmt::format("{}", quota.amount));
         }
         for (const auto& [name, recogniser] : scheduler.recognise) {
             const std::string table = fmt::format("scheduler.recognise.{}.", toml_key(name));
@@ -152,6 +153,28 @@ class Settings {
                 add(table + "action", toml_string(core::action_name(*rule.action)));
             if (!rule.message.empty())
                 add(table + "message", toml_string(rule.message));
+        }
+    }
+
+    void add_capacity(const std::string& key, const core::CustomCapacity& capacity) {
+        if (capacity.file.empty())
+            add(key, fmt::format("{}", capacity.amount));
+        else
+            add(key + ".file", toml_string(capacity.file));
+    }
+
+    void add_resources() {
+        for (const auto& [resource, custom] : policy_.resources) {
+            const std::string table = fmt::format("resource.{}.", toml_key(resource.name()));
+            if (custom.host)
+                add_capacity(table + "capacity", *custom.host);
+            for (const auto& [node, capacity] : custom.nodes)
+                add_capacity(fmt::format("{}capacity.node.{}", table, node), capacity);
+            if (!custom.unit.empty())
+                add(table + "unit", toml_string(custom.unit));
+            for (const auto& [prefix, uri] : custom.namespaces)
+                add(fmt::format("{}namespaces.{}", table, toml_key(prefix)), toml_string(uri));
+            add(table + "demand", toml_string(custom.demand));
         }
     }
 

@@ -52,6 +52,25 @@ struct Describe {
     }
 };
 
+Result<std::string> read_line(const Value& value, std::string_view what, std::size_t longest) {
+    const auto* text = std::get_if<std::string>(&value);
+    if (text == nullptr)
+        return wrong_type(value, "a string");
+    if (text->empty() || text->size() > longest || has_control_characters(*text))
+        return fail(Errc::invalid, "{} is no {}: expected 1 to {} bytes without control characters",
+                    quote(*text), what, longest);
+    return *text;
+}
+
+Result<std::string> read_path(const Value& value, std::string_view what, std::string_view such_as) {
+    const auto* text = std::get_if<std::string>(&value);
+    if (text == nullptr)
+        return wrong_type(value, fmt::format("a string such as {}", quote(such_as)));
+    if (!text->starts_with('/') || text->size() >= PATH_MAX || has_control_characters(*text))
+        return fail(Errc::invalid, "{} is not a {}: expected an absolute path", quote(*text), what);
+    return *text;
+}
+
 } // namespace
 
 std::unexpected<Error> wrong_type(const Value& value, std::string_view expected) {
@@ -130,13 +149,15 @@ Result<core::Quota> read_quota(const core::Resource& resource, const Value& valu
                         quote(*text));
         return core::Quota{.percent = *percent};
     }
-    if (resource != core::Resource::cpu()) {
+    if (resource.is_bytes()) {
         const auto bytes = read_size(value);
         return bytes ? Result<core::Quota>{{.amount = *bytes}} : std::unexpected(bytes.error());
     }
     const auto* number = std::get_if<std::int64_t>(&value);
     if (text == nullptr && number == nullptr)
-        return wrong_type(value, "a number of vCPUs, or a string such as \"75%\"");
+        return wrong_type(value, resource == core::Resource::cpu()
+                                     ? "a number of vCPUs, or a string such as \"75%\""
+                                     : "a number, or a string such as \"75%\"");
     const auto count = parse_count(text != nullptr ? *text : std::to_string(*number));
     return count ? Result<core::Quota>{{.amount = *count}} : std::unexpected(count.error());
 }
@@ -166,24 +187,31 @@ Result<std::int64_t> read_priority(const Value& value) {
 }
 
 Result<std::string> read_message(const Value& value) {
-    constexpr std::size_t longest = 500;
+    return read_line(value, "message", 500);
+}
+
+Result<std::int64_t> read_amount(const Value& value) {
     const auto* text = std::get_if<std::string>(&value);
-    if (text == nullptr)
-        return wrong_type(value, "a string");
-    if (text->empty() || text->size() > longest || has_control_characters(*text))
-        return fail(Errc::invalid,
-                    "{} is no message: expected 1 to {} bytes without control characters",
-                    quote(*text), longest);
-    return *text;
+    const auto* number = std::get_if<std::int64_t>(&value);
+    if (text == nullptr && number == nullptr)
+        return wrong_type(value, "a whole number such as 4");
+    const auto amount = parse_count(text != nullptr ? *text : std::to_string(*number));
+    if (amount && *amount > core::max_domain_bytes)
+        return fail(Errc::invalid, "{} is too large: expected at most {}", *amount,
+                    core::max_domain_bytes);
+    return amount;
+}
+
+Result<std::string> read_unit(const Value& value) {
+    return read_line(value, "unit", 63);
+}
+
+Result<std::string> read_file_name(const Value& value) {
+    return read_path(value, "file", "/sys/...");
 }
 
 Result<std::string> read_folder(const Value& value) {
-    const auto* text = std::get_if<std::string>(&value);
-    if (text == nullptr)
-        return wrong_type(value, "a string such as \"/srv/metrics\"");
-    if (!text->starts_with('/') || text->size() >= PATH_MAX || has_control_characters(*text))
-        return fail(Errc::invalid, "{} is not a folder: expected an absolute path", quote(*text));
-    return *text;
+    return read_path(value, "folder", "/srv/metrics");
 }
 
 Result<std::vector<std::string>> read_folders(const Value& value) {

@@ -68,6 +68,15 @@ inline constexpr std::size_t max_xpath_bytes = 4096;
 /// A line of text, which virsh's user reads: 1 to 500 bytes without control characters.
 [[nodiscard]] Result<std::string> read_message(const Value& value);
 
+/// A whole number, also as a string: 0 to core::max_domain_bytes.
+[[nodiscard]] Result<std::int64_t> read_amount(const Value& value);
+
+/// What is counted, a word or two: 1 to 63 bytes without control characters.
+[[nodiscard]] Result<std::string> read_unit(const Value& value);
+
+/// A file: as read_folder().
+[[nodiscard]] Result<std::string> read_file_name(const Value& value);
+
 /// A folder: absolute, below PATH_MAX bytes, without control characters.
 [[nodiscard]] Result<std::string> read_folder(const Value& value);
 

@@ -78,7 +78,7 @@ class Fields(alone.DaemonTest):
     def test_status_nodes_and_domains(self):
         status = self.document("status")
         # Nobody's memory is looked at where the topology is a description.
-        self.check(status, "status", absent=["foreign_memory", "message"])
+        self.check(status, "status", absent=["foreign_memory", "message", "units"])
         self.assertEqual(set(status["decisions"]), {"admitted", "refused", "would_refuse"})
         self.check_prose(status["decisions"], "status", "decisions")
         self.check_figures(status["host"])

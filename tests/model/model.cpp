@@ -127,6 +127,7 @@ Model::Model(const core::Topology& topology, const core::Policy& policy)
     add_cpus(topology, policy);
     add_memory(topology, policy);
     add_pages(topology, policy);
+    add_custom(topology, policy);
     for (auto& [resource, pool] : pools_) {
         pool.numerator = policy.ratio_of(resource).numerator();
         pool.denominator = policy.ratio_of(resource).denominator();
@@ -225,6 +226,38 @@ void Model::add_pages(const core::Topology& topology, const core::Policy& policy
             pool.unbound = (pool.unbound & named) != 0 ? pool.unbound & named : named;
 }
 
+/// The host is one place, or each node is one.
+void Model::add_custom(const core::Topology& topology, const core::Policy& policy) {
+    for (const auto& [resource, custom] : policy.resources) {
+        Pool& pool = pools_[resource];
+        if (custom.host)
+            pool.allocatable[0] = custom.host->amount;
+        else
+            for (const core::Node& node : topology.nodes) {
+                const auto own = custom.nodes.find(node.id);
+                pool.allocatable[node.id] = own == custom.nodes.end() ? 0 : own->second.amount;
+            }
+        for (const auto& [id, amount] : pool.allocatable)
+            pool.unbound |= bit(id);
+    }
+}
+
+void Model::add_custom(Demand& demand, const Domain& domain) const {
+    Bits of_guest = 0;
+    bool bound = true;
+    for (const MemoryPart& part : domain.memory) {
+        bound = bound && part.bound_to;
+        of_guest |= part.bound_to ? bits_of(*part.bound_to) : 0;
+    }
+    for (const auto& [resource, custom] : policy_.resources) {
+        const Bits everywhere = pools_.at(resource).unbound;
+        const Bits own = bound && !custom.host ? everywhere & of_guest : 0;
+        if (const std::int64_t amount = domain.facts.at(core::demand_key(resource)).value;
+            amount > 0)
+            demand.claims[resource].push_back({own != 0 ? own : everywhere, false, amount});
+    }
+}
+
 void Model::add_vcpus(Demand& demand, const Domain& domain) const {
     std::vector<Claim>& claims = demand.claims[Resource::cpu()];
     Bits taken = 0;
@@ -312,6 +345,7 @@ Demand Model::demand_of(const Domain& domain) const {
     Demand demand;
     add_vcpus(demand, domain);
     add_parts(demand, domain);
+    add_custom(demand, domain);
     return demand;
 }
 

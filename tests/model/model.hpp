@@ -81,9 +81,11 @@ class Model {
     void add_cpus(const core::Topology& topology, const core::Policy& policy);
     void add_memory(const core::Topology& topology, const core::Policy& policy);
     void add_pages(const core::Topology& topology, const core::Policy& policy);
+    void add_custom(const core::Topology& topology, const core::Policy& policy);
     [[nodiscard]] Bits cpus_of(Bits pus) const;
     void add_vcpus(Demand& demand, const core::Domain& domain) const;
     void add_parts(Demand& demand, const core::Domain& domain) const;
+    void add_custom(Demand& demand, const core::Domain& domain) const;
     [[nodiscard]] std::optional<core::Resource> kind_of(const core::MemoryPart& part) const;
 
     [[nodiscard]] const std::vector<Claim>& of(const Claims& claims,

@@ -80,6 +80,15 @@ class Export(unittest.TestCase):
         name = self.export("machinepool", status(figures(cpu=(1, 0, 1, 0, 0, 0, 0, 0))))["metadata"]["name"]
         self.assertEqual(name, os.uname().nodename)
 
+    def test_what_the_policy_declares_is_a_number_under_its_name(self):
+        host = figures(cpu=(4, 0, 1, 0, 0, 0, 0, 0), **{"example.org/gpu.a-b": (4, 0, 1.5, 0, 2, 0, 0, 0)})
+        document = status(host, overcommit={"cpu": "1", "example.org/gpu.a-b": "1.5"})
+        self.assertEqual(self.export("machinepool", document)["status"], {
+            "capacity": {"cpu": "4", "example.org/gpu.a-b": "4"}, "allocatable": {"cpu": "4", "example.org/gpu.a-b": "6"}})
+        self.assertEqual(self.export("hypervisor", document)["spec"]["overcommit"]["example.org/gpu.a-b"], 1.5)
+        self.assertEqual(self.export("placement", document)["inventories"]["CUSTOM_EXAMPLE_ORG_GPU_A_B"], {
+            "total": 4, "reserved": 0, "allocation_ratio": 1.5, "min_unit": 1, "max_unit": 4, "step_size": 1})
+
     def test_what_a_host_has_none_of_has_no_inventory(self):
         host = figures(cpu=(4, 0, 1, 0, 0, 0, 0, 0), hugepages_2Mi=(0, 0, 1, 0, 0, 0, 0, 0))
         self.assertEqual(list(self.export("placement", status(host))["inventories"]), ["VCPU"])

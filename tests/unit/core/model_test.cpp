@@ -50,6 +50,8 @@ class Dice {
 };
 
 constexpr std::array<std::int64_t, 3> page_sizes{2, 4, 8};
+const std::array<Resource, 2> custom_resources{Resource::custom("licences"),
+                                               Resource::custom("example.org/gpu")};
 
 void add_pus(Dice& dice, Topology& topology) {
     const int limit = dice.one_in(8) ? 13 : 8;
@@ -126,6 +128,23 @@ void randomize_reserve(Dice& dice, const Topology& topology, Policy& policy) {
     policy.reserve.memory = named + (dice.one_in(2) ? dice.below(6) : 0);
 }
 
+/// Host-wide, or on some nodes; some hosts have none of it.
+void randomize_resources(Dice& dice, const Topology& topology, Policy& policy) {
+    for (const Resource& resource : custom_resources) {
+        if (dice.one_in(2))
+            continue;
+        CustomResource& custom = policy.resources[resource];
+        policy.overcommit[resource] = dice.ratio();
+        for (const Node& node : topology.nodes)
+            if (dice.one_in(2))
+                custom.nodes[node.id].amount = dice.below(6);
+        if (custom.nodes.empty() || dice.one_in(2)) {
+            custom.nodes.clear();
+            custom.host = CustomCapacity{.amount = dice.below(12)};
+        }
+    }
+}
+
 /// Tables whose globs overlap: the first by name counts.
 void randomize_quotas(Dice& dice, SchedulerPolicy& policy) {
     for (const char* name : {"a*", "ab", "b"}) {
@@ -133,8 +152,8 @@ void randomize_quotas(Dice& dice, SchedulerPolicy& policy) {
             continue;
         AcceptedScheduler& table = policy.accept[name];
         table.match = name;
-        for (const Resource& resource :
-             {Resource::cpu(), Resource::memory(), Resource::hugepages(page_sizes[0])})
+        for (const Resource& resource : {Resource::cpu(), Resource::memory(),
+                                         Resource::hugepages(page_sizes[0]), custom_resources[0]})
             if (dice.one_in(2))
                 table.quota[resource] = {.amount = dice.below(12)};
             else if (dice.one_in(2))
@@ -149,6 +168,7 @@ Policy random_policy(Dice& dice, const Topology& topology) {
     policy.overcommit[Resource::cpu()] = dice.ratio();
     policy.overcommit[Resource::memory()] = dice.ratio();
     randomize_reserve(dice, topology, policy);
+    randomize_resources(dice, topology, policy);
     policy.scheduler.accept_any = true;
     if (dice.one_in(3))
         randomize_quotas(dice, policy.scheduler);
@@ -230,6 +250,8 @@ Domain random_domain(Dice& dice, const Topology& topology, int number) {
     domain.confidential = dice.one_in(12);
     domain.file_backed = dice.one_in(8);
     domain.vfio_devices = dice.one_in(6) ? 1 : 0;
+    for (const Resource& resource : custom_resources)
+        domain.facts[demand_key(resource)].value = dice.one_in(2) ? dice.below(5) : 0;
     return domain;
 }
 
@@ -312,7 +334,7 @@ class Trial {
                 continue;
             Residency residency;
             for (const auto& [resource, amount] : guest.demand.total()) {
-                if (resource == Resource::cpu() || dice_.one_in(4))
+                if (!resource.is_bytes() || dice_.one_in(4))
                     continue;
                 std::int64_t left = amount;
                 auto& by_node = residency[resource];

@@ -56,14 +56,13 @@ TEST_CASE("a reset is of one resource, or of all") {
 }
 
 TEST_CASE("an order that is impossible says what was expected") {
-    CHECK(error(read_set_overcommit("memroy", "2")) ==
-          Resource::parse_known("memroy").error().what);
+    CHECK(error(read_set_overcommit("mem roy", "2")) == Resource::parse("mem roy").error().what);
     CHECK(error(read_set_overcommit("cpu", "0")) == "cpu: " + Ratio::parse("0").error().what);
     CHECK(error(read_set_overcommit("hugepages-2Mi", "1.5")) ==
           "hugepages-2Mi: hugepages take no ratio");
     // As in a file, where 1 is no error and no setting.
     CHECK(carried_out({}, order(read_set_overcommit("hugepages-2Mi", "1.0")), root) == RunTime{});
-    CHECK(error(read_reset_overcommit("x")) == Resource::parse_known("x").error().what);
+    CHECK(error(read_reset_overcommit("/x")) == Resource::parse("/x").error().what);
 }
 
 TEST_CASE("a mode set at run time holds in place of the files', until it is reset") {

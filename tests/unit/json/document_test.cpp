@@ -66,6 +66,8 @@ core::Status status() {
     result.report.nodes = {{.id = 0, .cpus = {0, 1, 7}, .figures = figures(2)},
                            {.id = 16383, .cpus = {}, .figures = {}}};
     result.report.overcommit[Resource::cpu()] = Ratio::parse("1.15").value();
+    result.report.overcommit[Resource::custom("a.org/b")] = Ratio::parse("2").value();
+    result.report.units[Resource::custom("a.org/b")] = "seats";
     result.report.over_capacity = {Resource::cpu()};
     for (const auto state :
          {core::GuestState::pending, core::GuestState::running, core::GuestState::returning})
@@ -124,6 +126,7 @@ TEST_CASE("a status is read as it was written") {
     CHECK(read->report.host == written.report.host);
     CHECK(read->report.nodes == written.report.nodes);
     CHECK(read->report.overcommit == written.report.overcommit);
+    CHECK(read->report.units == written.report.units);
     CHECK(read->report.over_capacity == written.report.over_capacity);
     CHECK(read->guests == written.guests);
     CHECK(read->foreign_memory == written.foreign_memory);

@@ -53,6 +53,21 @@ TEST_CASE("a figure is a metric of the host and one of each node, by unit") {
                          "negative when over, of vCPUs on the host."));
 }
 
+TEST_CASE("what the policy declares is a metric in its own unit, absent where there is none") {
+    const Resource licences = Resource::custom("licence/acme");
+    Status status;
+    status.report.host.free = {{Resource::memory(), gib}};
+    CHECK(metrics::text(status, {}).find("_custom") == std::string::npos);
+    status.report.host.free[licences] = -2;
+    const std::string text = metrics::text(status, {});
+    CHECK(samples(text, "virtguard_host_free_custom") ==
+          "virtguard_host_free_custom{resource=\"licence/acme\"} -2\n");
+    CHECK(samples(text, "virtguard_host_free_bytes") ==
+          "virtguard_host_free_bytes{resource=\"memory\"} 1073741824\n");
+    CHECK(has_line(text, "# TYPE virtguard_host_free_custom gauge"));
+    CHECK(text.find("virtguard_node_free_custom") == std::string::npos);
+}
+
 TEST_CASE("ratios are exact decimals") {
     Status status;
     status.report.overcommit = {{Resource::cpu(), Ratio::parse("1.15").value()}};

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -50,6 +51,11 @@ Policy values_of(const std::string& text) {
 /// The names that the sample file uses for the parts in angle brackets.
 std::string as_sampled(std::string path) {
     const std::pair<std::string, std::string> samples[] = {
+        {"<custom>.capacity.file", "licences.capacity.file"},
+        {"<custom>.capacity.node", "functions.capacity.node"},
+        {"<custom>.unit", "licences.unit"},
+        {"<custom>", "\"example.org/gpu\""},
+        {"<node>.file", "1.file"},
         {"overcommit.<resource>", "overcommit.cpu"},
         {"<resource>", "memory"},
         {"<node>", "0"},
@@ -104,6 +110,19 @@ TEST_CASE("the sample file shows each key, at its default where it has one") {
                                      .match = "not(/domain/metadata/c:machine)",
                                      .action = Rule::Action::refuse,
                                      .message = "host is in maintenance"};
+    const std::map<std::string, std::string> cortex{{"c", "https://example.org/cortex"}};
+    expected.resources[Resource::custom("example.org/gpu")] = {
+        .host = CustomCapacity{.amount = 4},
+        .namespaces = cortex,
+        .demand = "sum(/domain/metadata/c:machine/@gpus)"};
+    expected.resources[Resource::custom("licences")] = {
+        .host = CustomCapacity{.file = "/etc/acme/licences"},
+        .namespaces = cortex,
+        .demand = "count(/domain/metadata/c:machine)",
+        .unit = "seats"};
+    expected.resources[Resource::custom("functions")] = {
+        .nodes = {{0, {.amount = 8}}, {1, {.file = "/sys/class/net/ens2f0/device/sriov_numvfs"}}},
+        .demand = "count(/domain/devices/interface[@type='hostdev'])"};
     expected.metrics.textfile_folder = "/var/lib/prometheus/node-exporter";
     policy.origins.clear();
     CHECK(policy == expected);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -412,6 +413,42 @@ TEST_CASE("a wrong value is an error that says what was expected") {
          "characters"},
         {"rule.a = {action = 'refuse', match = 1}",
          "p:1:38: rule.a.match: 1 is an integer: expected a string with an XPath expression"},
+        {"[resource.memory]", "p:1:11: resource.memory: \"memory\" is built in: expected a name of "
+                              "your own"},
+        {"[resource.hugepages-2Mi]", "p:1:11: resource.hugepages-2Mi: \"hugepages-2Mi\" is built "
+                                     "in: expected a name of your own"},
+        {"[resource.'a b']",
+         "p:1:11: resource.\"a b\": \"a b\" is not a name of a resource: expected such as "
+         "\"licences\" or \"example.org/gpu\", in each part 1 to 63 letters, digits and, between "
+         "them, -, _ or ."},
+        {"[resource.'a.org/gpu']\ndemand = '1'",
+         "p:1:11: resource.\"a.org/gpu\".capacity: missing: expected a number, a file or nodes"},
+        {"[resource.gpu]\ncapacity = 1",
+         "p:1:11: resource.gpu.demand: missing: expected an XPath expression"},
+        {"resource.gpu = {demand = '1', capacity = -1}",
+         "p:1:42: resource.gpu.capacity: \"-1\" is not a count: expected a whole number such as "
+         "48"},
+        {"resource.gpu = {demand = '1', capacity = 1.5}",
+         "p:1:42: resource.gpu.capacity: 1.5 is a float: expected a whole number such as 4"},
+        {"resource.gpu = {demand = '1', capacity = 4503599627370497}",
+         "p:1:42: resource.gpu.capacity: 4503599627370497 is too large: expected at most "
+         "4503599627370496"},
+        {"resource.gpu = {demand = '1', capacity = {file = 'x'}}",
+         "p:1:50: resource.gpu.capacity.file: \"x\" is not a file: expected an absolute path"},
+        {"resource.gpu = {demand = '1', capacity = {}}",
+         "p:1:10: resource.gpu.capacity: missing: expected a number, a file or nodes"},
+        {"resource.gpu = {demand = '1', capacity = {node = {0 = 1}, file = '/x'}}",
+         "p:1:59: resource.gpu.capacity.file: resource.gpu.capacity.node is set, too: expected one "
+         "of them"},
+        {"resource.gpu = {demand = '1', capacity = {node = {0 = 1, a = 1}}}",
+         "p:1:58: resource.gpu.capacity.node.a: \"a\" is not a node: expected its number, such as "
+         "0"},
+        {"resource.gpu = {demand = 1, capacity = 1}",
+         "p:1:26: resource.gpu.demand: 1 is an integer: expected a string with an XPath "
+         "expression"},
+        {"resource.gpu = {demand = '1', capacity = 1, unit = ''}",
+         "p:1:52: resource.gpu.unit: \"\" is no unit: expected 1 to 63 bytes without control "
+         "characters"},
         {"rule.'' = {action = 'refuse'}", "p:1:6: rule.\"\": \"\" is not a name: expected 1 to 255 "
                                           "bytes without control characters"},
         {"scheduler.accept.nova.mode = 'accept'",
@@ -428,21 +465,28 @@ TEST_CASE("an unknown key is an error that helps to find the right one") {
         {"[memory]\ncuont = 1", "p:2:1: memory.cuont: unknown key; did you mean \"count\"?"},
         {"[memory]\nvirtio_mem = 1",
          "p:2:1: memory.virtio_mem: unknown key; did you mean \"virtio-mem\"?"},
-        {"timeout = '2s'",
-         "p:1:1: timeout: unknown key: expected one of mode, overcommit, "
-         "resource-mode, memory, cpu, hook, claim, reserve, storage, scheduler, rule, metrics"},
+        {"timeout = '2s'", "p:1:1: timeout: unknown key: expected one of mode, overcommit, "
+                           "resource-mode, memory, cpu, hook, claim, reserve, storage, scheduler, "
+                           "rule, resource, metrics"},
         {"claim.'' = 1", "p:1:7: claim.\"\": unknown key: expected one of lease, return"},
         {"'memory.count' = 'current'",
          "p:1:1: \"memory.count\": unknown key: expected one of mode, overcommit, resource-mode, "
-         "memory, cpu, hook, claim, reserve, storage, scheduler, rule, metrics"},
+         "memory, cpu, hook, claim, reserve, storage, scheduler, rule, resource, metrics"},
         {"[scheduler.accept.a]\nshare = {}",
          "p:2:1: scheduler.accept.a.share: unknown key: expected one of match, mode, quota"},
-        {"[disks]\npaths = []",
-         "p:1:2: disks: unknown key: expected one of mode, overcommit, "
-         "resource-mode, memory, cpu, hook, claim, reserve, storage, scheduler, rule, metrics"},
+        {"[disks]\npaths = []", "p:1:2: disks: unknown key: expected one of mode, overcommit, "
+                                "resource-mode, memory, cpu, hook, claim, reserve, storage, "
+                                "scheduler, rule, resource, metrics"},
         {"[rules.maintenance]\npriority = 10", "p:1:2: rules: unknown key; did you mean \"rule\"?"},
         {"overcommit.cpus = 2",
          "p:1:12: overcommit.cpus: \"cpus\" is not a resource; did you mean \"cpu\"?"},
+        {"resource.gpu = {capacity = 1, demand = '1'}\novercommit.gpus = 2",
+         "p:2:12: overcommit.gpus: \"gpus\" is not a resource; did you mean \"gpu\"?"},
+        {"resource-mode.'a.org/x' = 'off'",
+         "p:1:15: resource-mode.\"a.org/x\": \"a.org/x\" is not a resource; did you mean "
+         "\"memory\"?"},
+        {"scheduler.accept.x.quota.gpu = 2",
+         "p:1:26: scheduler.accept.x.quota.gpu: \"gpu\" is not a resource; did you mean \"cpu\"?"},
         {"overcommit.'<resource>' = 2",
          "p:1:12: overcommit.\"<resource>\": \"<resource>\" is not a resource; did you mean "
          "\"memory\"?"},
@@ -601,7 +645,7 @@ TEST_CASE("all errors are told at once, in the order of the files and their line
               {"c", "[hook]\ntimeout = '0s'\n"},
           }) ==
           Lines{"a:1:1: zeal: unknown key: expected one of mode, overcommit, resource-mode, "
-                "memory, cpu, hook, claim, reserve, storage, scheduler, rule, metrics",
+                "memory, cpu, hook, claim, reserve, storage, scheduler, rule, resource, metrics",
                 "a:2:8: mode: \"on\" is not one of its values: expected \"enforce\", \"observe\" "
                 "or \"off\"",
                 "a:4:9: memory.nodes: \"9-1\" is not a list of ids: expected such as \"0-3,8\", "
@@ -712,4 +756,53 @@ TEST_CASE("a policy asks no more of a domain than 64 questions") {
     CHECK(errors_of(text + "[scheduler.recognise.nova]\nmatch = 'true()'") ==
           Lines{"p:129:22: scheduler.recognise.nova.match: one of 65 expressions: expected at most "
                 "64 in all tables together"});
+}
+
+TEST_CASE("a capacity is a number, a file, or either of them per node") {
+    const auto [text, host, nodes] =
+        GENERATE(table<std::string, std::optional<CustomCapacity>, std::map<int, CustomCapacity>>({
+            {"capacity = 4", CustomCapacity{.amount = 4}, {}},
+            {"capacity = '4'", CustomCapacity{.amount = 4}, {}},
+            {"capacity = { file = '/x' }", CustomCapacity{.file = "/x"}, {}},
+            {"capacity = { node = { 0 = 2, 1 = { file = '/y' } } }",
+             std::nullopt,
+             {{0, {.amount = 2}}, {1, {.file = "/y"}}}},
+        }));
+    const Policy policy = values_of("[resource.gpu]\ndemand = '1'\n" + text);
+    const CustomResource& gpu = policy.resources.at(Resource::custom("gpu"));
+    CHECK(gpu.host == host);
+    CHECK(gpu.nodes == nodes);
+}
+
+TEST_CASE("a capacity in a later file replaces an earlier one of another form") {
+    const std::string base = "[resource.gpu]\ndemand = '1'\ncapacity = ";
+    const auto [first, second, host, nodes] =
+        GENERATE(table<std::string, std::string, std::optional<CustomCapacity>,
+                       std::map<int, CustomCapacity>>({
+            {"4", "{ file = '/x' }", CustomCapacity{.file = "/x"}, {}},
+            {"4", "{ node = { 1 = 2 } }", std::nullopt, {{1, {.amount = 2}}}},
+            {"{ node = { 1 = 2 } }", "4", CustomCapacity{.amount = 4}, {}},
+            {"{ file = '/x' }", "4", CustomCapacity{.amount = 4}, {}},
+            {"{ node = { 1 = 2 } }",
+             "{ node = { 1 = { file = '/y' } } }",
+             std::nullopt,
+             {{1, {.file = "/y"}}}},
+        }));
+    const auto policy =
+        load(std::vector{PolicyText{"p", base + first}, PolicyText{"q", base + second}});
+    REQUIRE(policy.has_value());
+    const CustomResource& gpu = policy->resources.at(Resource::custom("gpu"));
+    CHECK(gpu.host == host);
+    CHECK(gpu.nodes == nodes);
+}
+
+TEST_CASE("a resource may be used in a file before the one that declares it") {
+    const auto policy = load(std::vector{
+        PolicyText{"p", "overcommit.'a.org/gpu' = 2\nscheduler.accept.x.quota.'a.org/gpu' = '50%'"},
+        PolicyText{"q", "[resource.'a.org/gpu']\ncapacity = 1\ndemand = '1'"}});
+    REQUIRE(policy.has_value());
+    const Resource gpu = Resource::custom("a.org/gpu");
+    CHECK(policy->ratio_of(gpu) == *Ratio::parse("2"));
+    CHECK(policy->scheduler.accept.at("x").quota.at(gpu).percent == Ratio::parse("50").value());
+    CHECK(policy->origins.at("overcommit.\"a.org/gpu\"") == "p:1");
 }

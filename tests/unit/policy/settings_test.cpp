@@ -22,6 +22,7 @@ mode = "observe"
 [overcommit]
 cpu = 3.5
 memory = 1.15
+"a.org/gpu" = 2
 [resource-mode]
 hugepages-1Gi = "off"
 [memory]
@@ -67,7 +68,7 @@ accept-any = true
 [scheduler.accept."x.y \"z\""]
 match = "*\\"
 mode = "observe"
-quota = { cpu = 48, memory = "12.5%", hugepages-2Mi = "64MiB" }
+quota = { cpu = 48, memory = "12.5%", hugepages-2Mi = "64MiB", "a.org/gpu" = 3 }
 [scheduler.recognise."x.y"]
 namespaces = { n = "urn:\"n\"" }
 match = "/a/n:b = '\\'"
@@ -77,6 +78,17 @@ namespaces = { n = "urn:n" }
 match = "/a"
 action = "exempt"
 message = "say \"so\""
+[resource."a.org/gpu"]
+capacity = 4
+unit = "GPUs \"x\""
+namespaces = { n = "urn:n" }
+demand = "/a"
+[resource.licences]
+capacity = { file = "/x" }
+demand = "1"
+[resource.functions]
+capacity = { node = { 0 = 2, 1 = { file = "/y" } } }
+demand = "1"
 [metrics]
 textfile-folder = "/srv/metrics"
 )";
