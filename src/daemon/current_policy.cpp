@@ -25,6 +25,7 @@ CurrentPolicy::CurrentPolicy(Folders folders, StartPolicy start, FilesThread& fi
     : folders_(std::move(folders)), files_(files), of_files_(std::move(start.policy)),
       only_observes_(start.only_observes), errors_(std::move(start.errors)),
       run_time_(folders_.state / "run-time", files) {
+    host::take_in(of_files_, read_at_start(files_, of_files_));
     log_errors(errors_);
     if (has_errors())
         log(Level::error, "policy: in force is {}", start.in_force);
@@ -33,6 +34,12 @@ CurrentPolicy::CurrentPolicy(Folders folders, StartPolicy start, FilesThread& fi
 
 Result<> CurrentPolicy::watch(loop::Loop& loop, Tell tell) {
     tell_ = std::move(tell);
+    auto capacities = CapacityWatch::create(
+        loop, files_, [this](const host::CapacityReadings& readings) { take_in(readings); });
+    if (!capacities)
+        return std::unexpected(capacities.error());
+    capacities_ = *std::move(capacities);
+    read_capacities(); // what could not be read at start is not known to be so
     return run_time_.watch(loop, tell_.changed, tell_.in_force);
 }
 
@@ -72,13 +79,21 @@ std::vector<std::string> CurrentPolicy::problems() const {
         problems.push_back("run time: mode enforce waits for a policy without errors");
     if (!run_time_.problem().empty())
         problems.push_back("run time: " + run_time_.problem());
+    if (capacities_)
+        for (std::string& problem : capacities_->problems(of_files_))
+            problems.push_back(std::move(problem));
     return problems;
 }
 
 void CurrentPolicy::reload(core::Topology topology, loop::Mailbox<CheckedPolicy>& loaded,
                            Reloaded done) {
-    const bool taken = files_.run([folder = folders_.policy, topology = std::move(topology),
-                                   &loaded] { (void)loaded.push(load_checked(folder, topology)); });
+    const bool taken =
+        files_.run([folder = folders_.policy, topology = std::move(topology), &loaded] {
+            auto policy = load_checked(folder, topology);
+            if (policy)
+                host::take_in(*policy, host::read_capacities(*policy));
+            (void)loaded.push(std::move(policy));
+        });
     if (taken)
         return reloads_.push_back(std::move(done));
     const auto busy =
@@ -92,8 +107,12 @@ void CurrentPolicy::apply(CheckedPolicy loaded) {
     if (loaded) {
         errors_.clear();
         only_observes_ = false;
+        for (const auto& [key, file] : loaded->capacity_files())
+            if (const auto known = of_files_.readings.find(file); known != of_files_.readings.end())
+                loaded->readings.insert(*known); // where it could not be read now
         of_files_ = *std::move(loaded);
         tell_.in_force();
+        read_capacities(); // of what could not be read, the problems
         log(Level::notice, "policy: reloaded");
         write_what_others_read();
     } else {
@@ -110,12 +129,37 @@ void CurrentPolicy::apply(CheckedPolicy loaded) {
     done(std::move(result));
 }
 
+/// What is set of a resource that is declared no longer can still be reset.
+Result<> CurrentPolicy::check_known(const core::Order& order) const {
+    std::optional<core::Resource> named;
+    if (const auto* set = std::get_if<core::SetOvercommit>(&order))
+        named = set->resource;
+    else if (const auto* reset = std::get_if<core::ResetOvercommit>(&order);
+             reset != nullptr && reset->resource &&
+             !run_time_.values().overcommit.contains(*reset->resource))
+        named = reset->resource;
+    if (!named)
+        return {};
+    const auto known = of_files_.find_resource(named->name());
+    return known ? Result<>{} : std::unexpected(known.error());
+}
+
 void CurrentPolicy::carry_out(const core::Order& order, std::uint32_t user,
                               RunTimeStore::Kept done) {
+    if (auto known = check_known(order); !known)
+        return done(std::unexpected(std::move(known.error())));
     const core::Setter by{.time = loop::wall_time(), .uid = user, .user = user == 0 ? "root" : ""};
     run_time_.set(core::carried_out(run_time_.values(), order, by), std::move(done));
     tell_.in_force();
     log(Level::notice, "run time: {}, by {}", core::order_text(order), core::user_text(by));
+    tell_.changed();
+}
+
+void CurrentPolicy::take_in(const host::CapacityReadings& readings) {
+    if (host::take_in(of_files_, readings)) {
+        log(Level::notice, "policy: capacities have changed in the files it names");
+        tell_.in_force();
+    }
     tell_.changed();
 }
 

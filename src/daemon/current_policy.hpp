@@ -6,6 +6,7 @@
 #include <deque>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "core/policy.hpp"
 #include "core/run_time.hpp"
 #include "core/topology.hpp"
+#include "daemon/capacity_watch.hpp"
 #include "daemon/files_thread.hpp"
 #include "daemon/policy_store.hpp"
 #include "daemon/run_time_store.hpp"
@@ -32,8 +34,9 @@ class CurrentPolicy {
         std::filesystem::path state;
     };
 
-    /// Logs what is wrong with the policy it starts with, and reads what was set at run time, which
-    /// is waited for. The files thread must outlive this.
+    /// Logs what is wrong with the policy it starts with, and reads what was set at run time and,
+    /// not for long, the capacities that are in files, which is waited for. The files thread must
+    /// outlive this.
     CurrentPolicy(Folders folders, StartPolicy start, FilesThread& files);
     CurrentPolicy(const CurrentPolicy&) = delete;
     CurrentPolicy& operator=(const CurrentPolicy&) = delete;
@@ -52,7 +55,8 @@ class CurrentPolicy {
 
     /// The operator's files have errors, and are not in force.
     [[nodiscard]] bool has_errors() const { return !errors_.empty(); }
-    /// Those, and why what is set at run time may be lost; each with its subject.
+    /// Those, why what is set at run time may be lost, and which capacities could not be read; each
+    /// with its subject.
     [[nodiscard]] std::vector<std::string> problems() const;
 
     /// Runs when a policy is in force, or with what is wrong with it, or (unavailable) at once
@@ -63,11 +67,16 @@ class CurrentPolicy {
     /// Puts a reloaded policy in force, or says what is wrong with it and keeps the old one.
     void apply(CheckedPolicy loaded);
 
+    /// Reads the capacities that are in files soon; what has changed of them is then in force.
+    void read_capacities() { capacities_->look(of_files_); }
+
     /// Has an order carried out at once; done runs when it is on the disk, too, or with why it is
-    /// not. The user is who gave it.
+    /// not. The user is who gave it. What the policy does not allow is not carried out.
     void carry_out(const core::Order& order, std::uint32_t user, RunTimeStore::Kept done);
 
   private:
+    [[nodiscard]] Result<> check_known(const core::Order& order) const;
+    void take_in(const host::CapacityReadings& readings);
     void write_what_others_read();
     /// The mode set at run time is one that the defaults in place of a policy must not have.
     [[nodiscard]] bool is_held_back() const;
@@ -79,6 +88,7 @@ class CurrentPolicy {
     std::vector<std::string> errors_; ///< of the operator's files, when they are not in force
     RunTimeStore run_time_;
     std::deque<Reloaded> reloads_; ///< whom to tell of what the files thread posts, in its order
+    std::unique_ptr<CapacityWatch> capacities_;
     Tell tell_;
 };
 

@@ -56,6 +56,7 @@ void MachineWatch::look() {
     seen_ = loop::now();
     pools_.read_again();
     tell_.changed();
+    tell_.looked();
     topology_->look();
     residency_->look_at_all();
     storage_.look();

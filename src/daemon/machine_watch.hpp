@@ -30,6 +30,7 @@ class MachineWatch {
   public:
     struct Tell {
         std::function<void()> changed; ///< what there is, or what is occupied of it
+        std::function<void()> looked;  ///< whatever else is to be looked at now and then
         std::function<void(std::string_view guest)> status_file_written; ///< of that name
     };
 

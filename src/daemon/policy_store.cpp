@@ -73,8 +73,10 @@ Result<> make_copy(const fs::path& folder, const fs::path& copy, const core::Pol
     if (auto copied = copy_files(folder, copy); !copied)
         return copied;
     auto read = policy::load_directory(copy, domxml::check_question);
-    if (read)
-        read->origins = policy.origins; // they name other files
+    if (read) { // these are not from what it says
+        read->origins = policy.origins;
+        read->readings = policy.readings;
+    }
     if (!read || *read != policy)
         return fail(Errc::invalid, "{}: no longer the policy that is in force", folder.string());
     return make_durable(copy);

@@ -70,6 +70,7 @@ Result<> Service::watch(loop::Loop& loop) {
     auto machine = MachineWatch::create(
         loop, files_, guard_, pages_, *storage_, options_.root, options_.machine_interval,
         {.changed = [this] { note_over_capacity(); },
+         .looked = [this] { policy_.read_capacities(); },
          .status_file_written = [this](std::string_view guest) { status_file_written(guest); }});
     if (!machine)
         return std::unexpected(machine.error());

@@ -574,6 +574,88 @@ TEST_CASE("a reload takes a good policy, and keeps the old one where the new one
     CHECK_FALSE(bench.folder.read("state/last-good-policy/virtguard.toml").contains("memry"));
 }
 
+const core::Resource licences = core::Resource::custom("licences");
+
+/// A start asks for as many licences as it has vCPUs, which is one.
+std::string declaring_licences(const std::string& file) {
+    return fmt::format("{}storage.paths = []\n[resource.licences]\ncapacity = {{ file = \"{}\" }}\n"
+                       "demand = \"/domain/vcpu\"\n",
+                       bare, file);
+}
+
+/// That of a capacity, or "".
+std::string capacity_problem(Bench& bench) {
+    for (const std::string& problem : bench.status().problems)
+        if (problem.starts_with("resource."))
+            return problem;
+    return "";
+}
+
+TEST_CASE("a capacity in a file counts from the start, is read again, and stays when it is lost") {
+    Bench bench;
+    const std::string file = bench.folder.file("count");
+    const auto write = [&](const std::string& text) { // in one step: it is read at any time
+        bench.folder.write("new", text);
+        std::filesystem::rename(bench.folder.file("new"), file);
+    };
+    write("1\n");
+    bench.folder.write("etc/virtguard.toml", declaring_licences(file));
+    bench.start(/*live=*/true, topology(), /*machine_interval=*/1ms);
+    CHECK(bench.prepare(xml(1, 1)).verdict == wire::Verdict::admitted);
+    CHECK(bench.prepare(xml(2, 1)).body ==
+          "virtguard: refused web-2: licences: needs 1, 0 free of 1");
+    write("2\n");
+    bench.run_until([&] { return bench.status().report.host.capacity.at(licences) == 2; });
+    CHECK(bench.prepare(xml(2, 1)).verdict == wire::Verdict::admitted);
+    write("some\n");
+    bench.run_until([&] { return !capacity_problem(bench).empty(); });
+    CHECK(capacity_problem(bench) ==
+          "resource.licences.capacity.file: " + file +
+              ": \"some\" is no capacity: expected a whole number, at most 4503599627370496; it "
+              "stays 2");
+    CHECK(bench.status().state == "degraded");
+    write("1\n");
+    bench.run_until([&] { return capacity_problem(bench).empty(); });
+    CHECK(bench.status().report.over_capacity == std::vector{licences});
+    CHECK(bench.guests() == "web-1 pending, web-2 pending");
+}
+
+TEST_CASE("a capacity in a file that was never there is none, which is a problem") {
+    Bench bench;
+    const std::string file = bench.folder.file("absent");
+    bench.folder.write("etc/virtguard.toml", declaring_licences(file));
+    bench.start();
+    CHECK(bench.prepare(xml(1, 1)).body ==
+          "virtguard: refused web-1: licences: needs 1, host has none");
+    bench.run_until([&] { return !capacity_problem(bench).empty(); });
+    CHECK(capacity_problem(bench) == "resource.licences.capacity.file: " + file +
+                                         ": No such file or directory; there is none, then");
+}
+
+TEST_CASE("a policy with capacities in files is kept as the last good one") {
+    Bench bench;
+    bench.folder.write("count", "1\n");
+    bench.folder.write("etc/virtguard.toml", declaring_licences(bench.folder.file("count")));
+    bench.start();
+    bench.finish_files();
+    CHECK(
+        bench.folder.read("state/last-good-policy/virtguard.toml").contains("[resource.licences]"));
+}
+
+TEST_CASE("a ratio is set of declared resources only, and reset of those that were") {
+    Bench bench(declaring_licences("/absent"));
+    CHECK(bench.set_ratio("licences", "2").verdict == wire::Verdict::done);
+    CHECK(bench.set_to("overcommit.licences").starts_with("2, run time"));
+    CHECK(bench.set_ratio("licence", "2").body ==
+          "\"licence\" is not a resource; did you mean \"licences\"?");
+    bench.folder.write("etc/virtguard.toml", bare);
+    bench.start();
+    CHECK(bench.set_ratio("licences", "3").verdict == wire::Verdict::error);
+    const core::Order reset = core::read_reset_overcommit("licences").value();
+    CHECK(bench.give(reset).verdict == wire::Verdict::done);
+    CHECK(bench.give(reset).body == "\"licences\" is not a resource; did you mean \"cpu\"?");
+}
+
 TEST_CASE("a rule is asked of starts at once, and of guests that run when libvirt tells of them") {
     Bench bench;
     REQUIRE(bench.prepare(xml(1, 1)).verdict == wire::Verdict::admitted);
