@@ -3,6 +3,7 @@
 """virtguardctl simulate, end to end on files: simulate_test.py VIRTGUARDCTL"""
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -81,6 +82,140 @@ class Recognised(Case):
         self.bad_input('p.toml:2:1: scheduler.recognise.nova.match: "/domain/metadata/nova:instance" has the prefix '
                        '"nova", which its namespaces do not declare', "--policy", "p.toml", "--topology", TWO_NODES,
                        "web.xml")
+
+
+class Resources(Case):
+    SHIPPED = pathlib.Path(__file__).resolve().parents[2] / "conf/resource"
+
+    def devices(self, *devices):
+        return f"<devices>{''.join(devices)}</devices>"
+
+    def pci(self, bus, slot="0x00", function="0x0", tag="hostdev"):
+        kind = "mode='subsystem' type='pci'" if tag == "hostdev" else "type='hostdev'"
+        return (f"<{tag} {kind}><source><address type='pci' domain='0x0000' bus='{bus}' slot='{slot}' "
+                f"function='{function}'/></source></{tag}>")
+
+    def shipped(self, name):
+        """The file as it is installed, reading capacities from files of ours."""
+        policy = (self.SHIPPED / f"{name}.toml").read_text(encoding="utf-8")
+        for path in re.findall(r'"(/sys/[^"]*)"', policy):
+            own = self.simulator.folder / path.replace("/", "_")
+            own.write_text("4\n", encoding="utf-8")
+            policy = policy.replace(path, str(own))
+        return BARE + policy
+
+    def demand(self, name, inside="", **options):
+        """What a domain asks for by a shipped file, without what every domain does."""
+        self.write("guest", inside=inside, **options)
+        document = self.simulate(TWO_NODES, "guest.xml", policy=self.shipped(name))[1]
+        return {resource: amount for resource, amount in document["events"][0]["demand"].items()
+                if resource not in ("cpu", "memory")}
+
+    def test_each_shipped_file_counts_what_it_says(self):
+        disks = ("<disk type='file' device='disk'><target dev='vda'/><iotune><total_iops_sec>500</total_iops_sec>"
+                 "</iotune></disk>", "<disk type='file' device='disk'><target dev='vdb'/><iotune><read_iops_sec>100"
+                 "</read_iops_sec><write_iops_sec>50</write_iops_sec></iotune></disk>",
+                 "<disk type='file' device='disk'><target dev='vdc'/></disk>")
+        mdev = ("<hostdev mode='subsystem' type='mdev' model='vfio-pci'><source>"
+                "<address uuid='c2177883-f1bb-47f0-914d-32a22e3a8804'/></source></hostdev>")
+        epc = "<memory model='sgx-epc'><target><size unit='KiB'>{}</size><node>0</node></target></memory>"
+        licence = "<l:use xmlns:l='https://example.org/xmlns/licence/1' name='{}' count='{}'/>"
+        expected = {
+            "gpu": ({"inside": self.devices(self.pci("0x3b"), self.pci("0xaf"), self.pci("0x5e"),
+                                            self.pci("0x3b", function="0x1"))}, {"example.org/gpu": 2}),
+            "iops": ({"inside": self.devices(*disks)}, {"example.org/iops": 650}),
+            "licence": ({"metadata": licence.format("acme", 2) + licence.format("other", 8) +
+                         licence.format("acme", 1)}, {"licence/acme": 3}),
+            "sgx": ({"inside": self.devices(epc.format(1), epc.format(2)), "memory": GIB},
+                    {"intel.com/sgx-epc": 3072}),
+            "sriov": ({"inside": self.devices(self.pci("0x3b", "0x02"), self.pci("0x3b", "0x02", "0x1", "interface"),
+                                              self.pci("0x3b"), self.pci("0xaf", "0x02"))},
+                      {"example.org/sriov-ens1f0": 2, "example.org/sriov-ens2f0": 1}),
+            "vgpu": ({"inside": self.devices(mdev, self.pci("0x3b"))}, {"example.org/vgpu": 1})}
+        self.assertEqual(sorted(file.stem for file in self.SHIPPED.iterdir()), sorted(expected))
+        for name, (options, amounts) in expected.items():
+            with self.subTest(name=name):
+                self.assertEqual(self.demand(name, **options), amounts)
+                self.assertEqual(self.demand(name), {})
+
+    POLICY = BARE + """
+        [resource.licences]
+        capacity = 4
+        unit = "seats"
+        demand = "/domain/vcpu"
+        [resource."example.org/gpu"]
+        capacity.node = { 0 = 2, 1 = 1 }
+        demand = "count(/domain/devices/hostdev)"
+        """
+
+    def test_what_is_host_wide_is_on_no_node_and_what_is_per_node_on_each(self):
+        self.write("web", vcpus=3)
+        document = self.simulate(TWO_NODES, "web.xml", policy=self.POLICY)[1]
+        self.assertEqual(document["events"][0]["demand"], {"cpu": 3, "memory": GIB, "licences": 3})
+        self.assertEqual([piece["nodes"] for piece in document["events"][0]["pieces"]], [[], [], []])
+        self.assertEqual(document["host"]["free"]["licences"], 1)
+        self.assertEqual([node["free"]["example.org/gpu"] for node in document["nodes"]], [2, 1])
+        self.assertFalse(any("licences" in node["free"] for node in document["nodes"]))
+
+    def test_what_does_not_fit_is_refused_in_its_unit(self):
+        self.write("web", vcpus=3)
+        self.write("mail", vcpus=2)
+        document = self.simulate(TWO_NODES, "web.xml", "mail.xml", policy=self.POLICY)[1]
+        self.assertEqual(self.refused(document), [("insufficient-capacity", "licences", [], 2, 1, 4)])
+        self.assertEqual(document["events"][1]["reasons"][0]["text"], "licences: needs 2 seats, 1 free of 4")
+
+    def test_ratios_and_reservations_name_it(self):
+        self.write("web", vcpus=3)
+        self.write("gpus", inside=VFIO, numatune=strict(1))
+        document = self.simulate(
+            TWO_NODES, "ratio:licences=2", "web.xml", "reserve:r:licences=4,example.org/gpu@1=1", "gpus.xml",
+            policy=self.POLICY)[1]
+        self.assertEqual(document["host"]["effective"]["licences"], 8)
+        self.assertEqual(document["host"]["booked"]["licences"], 4)
+        self.assertEqual(self.refused(document), [
+            ("insufficient-node-capacity", "example.org/gpu", [1], 1, 0, 1)])
+        (self.simulator.folder / "p.toml").write_text(self.POLICY, encoding="utf-8")
+        for event, what in (("ratio:licence=2", '"licence" is not a resource; did you mean "licences"?'),
+                            ("reserve:r:example.org/gpus=1",
+                             '"example.org/gpus" is not a resource; did you mean "example.org/gpu"?'),
+                            ("reserve:r:licences@0=1", "node 0 has no licences")):
+            self.bad_input(f'event "{event}": {what}', "--policy", "p.toml", "--topology", TWO_NODES, event)
+
+    def test_a_demand_without_an_answer_is_said_and_refuses_only_where_no_answer_does(self):
+        element = "<x:n xmlns:x='urn:x' v='{}'/>"
+        for values, what in ((("-1",), "gives -1: expected 0 to 4503599627370496"),
+                             (("many",), "gives no number; sum() of no nodes is 0, number() is not"),
+                             (("9007199254740992",), "gives 9"),
+                             (("1", "2"), "gives 2 nodes: expected one at most; sum() adds them up")):
+            for unavailable, verdict in (("allow", "admit"), ("deny", "refuse")):
+                with self.subTest(values=values, unavailable=unavailable):
+                    self.write("web", metadata="".join(element.format(value) for value in values))
+                    document = self.simulate(TWO_NODES, "web.xml", policy=BARE + f"""
+                        hook.unavailable = "{unavailable}"
+                        [resource.x]
+                        capacity = 4
+                        namespaces.x = "urn:x"
+                        demand = "/domain/metadata/x:n/@v"
+                        """)[1]
+                    event = document["events"][0]
+                    self.assertEqual(event["verdict"], verdict)
+                    self.assertEqual([(reason["code"], reason["resource"]) for reason in event["reasons"]],
+                                     [("not-ready", "x")])
+                    self.assertTrue(event["reasons"][0]["text"].startswith(f"resource.x.demand {what}"),
+                                    event["reasons"][0]["text"])
+
+    def test_a_part_of_a_thing_is_a_thing(self):
+        self.write("web")
+        document = self.simulate(TWO_NODES, "web.xml",
+                                 policy=BARE + '[resource.x]\ncapacity = 4\ndemand = "3 div 2"\n')[1]
+        self.assertEqual(document["events"][0]["demand"]["x"], 2)
+
+    def test_a_capacity_that_cannot_be_read_is_bad_input(self):
+        self.write("web")
+        (self.simulator.folder / "p.toml").write_text(
+            '[resource.x]\ncapacity.file = "/nonexistent"\ndemand = "1"\n', encoding="utf-8")
+        self.bad_input("resource.x.capacity.file: /nonexistent: No such file or directory",
+                       "--policy", "p.toml", "--topology", TWO_NODES, "web.xml")
 
 
 class Rules(Case):
