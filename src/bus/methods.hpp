@@ -47,8 +47,8 @@ class Methods {
     /// Of a domain: names are parts of file names, which have at most 255 bytes.
     static constexpr std::size_t max_name = 255;
 
-    /// Of the name of a resource, and of a ratio: far longer than any.
-    static constexpr std::size_t max_word = 64;
+    /// Of the name of a resource, with a node, and of a ratio: as long as the longest.
+    static constexpr std::size_t max_word = 324;
 
     /// The bus, the picture, the callers and the answers must outlive it.
     Methods(sd_bus* bus, const Picture& picture, Callers& callers, LongAnswers& answers,

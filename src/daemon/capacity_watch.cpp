@@ -23,9 +23,8 @@ host::CapacityReadings read_at_start(FilesThread& files, const core::Policy& pol
         return {};
     pollfd arrived{.fd = mail->fd(), .events = POLLIN, .revents = 0};
     (void)::poll(&arrived, 1, patience_ms);
-    for (host::CapacityReadings& readings : mail->drain())
-        return std::move(readings);
-    return {};
+    auto told = mail->drain();
+    return told.empty() ? host::CapacityReadings{} : std::move(told.front());
 }
 
 Result<std::unique_ptr<CapacityWatch>> CapacityWatch::create(loop::Loop& loop, FilesThread& files,

@@ -443,10 +443,10 @@ TEST_CASE("root sets ratios and the mode, and hears what was wrong") {
           "org.virtguard1.Error.TooLong: message: longer than 500 bytes");
     CHECK(error(client.manager("SetOvercommit", "ss", "hugepages-2Mi", "2")) ==
           "org.freedesktop.DBus.Error.InvalidArgs: hugepages-2Mi: hugepages take no ratio");
-    CHECK(error(client.manager("SetOvercommit", "ss", "cpu", std::string(65, '1').c_str())) ==
-          "org.virtguard1.Error.TooLong: ratio: longer than 64 bytes");
-    CHECK(error(client.manager("ResetOvercommit", "s", std::string(65, 'x').c_str())) ==
-          "org.virtguard1.Error.TooLong: resource: longer than 64 bytes");
+    CHECK(error(client.manager("SetOvercommit", "ss", "cpu", std::string(325, '1').c_str())) ==
+          "org.virtguard1.Error.TooLong: ratio: longer than 324 bytes");
+    CHECK(error(client.manager("ResetOvercommit", "s", std::string(325, 'x').c_str())) ==
+          "org.virtguard1.Error.TooLong: resource: longer than 324 bytes");
     CHECK(bench.ordered.empty());
     bench.order_result = fail(Errc::io, "set, but not kept: no space");
     CHECK(error(client.manager("SetOvercommit", "ss", "cpu", "2")) ==

@@ -226,6 +226,21 @@ TEST_CASE("nodes have rows of their own where there are several") {
     CHECK(status_text(status).contains("node 5 cpu"));
 }
 
+TEST_CASE("what the policy declares is a number, with what it counts") {
+    const Resource seats = Resource::custom("licence/acme");
+    core::Status status;
+    status.report.host.capacity = {{seats, 2048}};
+    status.report.host.effective = {{seats, 2048}};
+    status.report.host.free = {{seats, -3}};
+    status.report.units = {{seats, "seats"}};
+    status.guests = {{.name = "web", .scheduler = "s", .demand = {{seats, 2051}}}};
+    const std::string text = status_text(status);
+    CHECK(text.contains("licence/acme (seats) "));
+    CHECK(text.contains(" 2048 "));
+    CHECK(text.contains("over by 3\n"));
+    CHECK(demand_text(status.guests.front().demand) == "licence/acme 2051");
+}
+
 TEST_CASE("memory of nobody is shown, and whether it is charged") {
     const auto [seen, charged, line] =
         GENERATE(table<std::optional<std::int64_t>, std::int64_t, std::string>({
