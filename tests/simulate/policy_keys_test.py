@@ -75,6 +75,10 @@ def modes(document):
     return [reason["mode"] for reason in document["events"][-1]["reasons"]]
 
 
+def text_of_reason(document):
+    return document["events"][-1]["reasons"][0]["text"]
+
+
 def owner(document):
     return document["events"][-1]["scheduler"]
 
@@ -83,6 +87,9 @@ OVERHEAD = (64 + 8 + 2) * MIB  # of a guest with a vCPU and a GiB
 DEFAULT = ""                   # a policy that sets nothing
 BARE = 'memory.overhead = "none"\nreserve.memory = "0"\n'
 MINE = '[scheduler.recognise.m]\nnamespaces.m = "https://example.org/m"\n'
+RESOURCE = ('[resource.r]\ncapacity = 4\nnamespaces.m = "https://example.org/m"\n'
+            'demand = "count(/domain/metadata/m:machine)"\n')
+NONE_OF_IT = RESOURCE.replace("capacity = 4", "capacity = 0")
 RULE = '[rule.r]\naction = "refuse"\n'
 
 # key: [(guests that start, what is looked at, policy without it, what is seen, policy with it, what is seen), ...]
@@ -133,6 +140,8 @@ EFFECTS = {
                                     'reserve.node.1.memory = "1GiB"', GIB)],
     "reserve.node.<node>.hugepages.<page-size>": [("pages", figure("reserved", "hugepages-2Mi", 1), DEFAULT, 0,
                                                    'reserve.node.1.hugepages."2Mi" = "4MiB"', 4 * MIB)],
+    "storage.paths": "tests/integration/storage.py",
+    "storage.unknown": "tests/integration/storage.py",
     "scheduler.default": [("plain", owner, DEFAULT, "default-scheduler", 'scheduler.default = "nobody"', "nobody")],
     "scheduler.accept-default": [("plain", codes, DEFAULT, [], "scheduler.accept-default = false",
                                   ["foreign-scheduler"])],
@@ -161,12 +170,22 @@ EFFECTS = {
          RULE + 'match = "//m:machine"\nnamespaces.m = "https://example.org/m"', ["policy-rule"])],
     "rule.<rule>.priority": [("plain", codes, RULE + '[rule.s]\naction = "exempt"', ["policy-rule"],
                               RULE + '[rule.s]\naction = "exempt"\npriority = -1', [])],
-    "rule.<rule>.message": [("plain", lambda document: document["events"][-1]["reasons"][0]["text"],
-                             RULE, "rule r refuses it", RULE + 'message = "not today"', "not today (rule r)")],
+    "rule.<rule>.message": [("plain", text_of_reason, RULE, "rule r refuses it", RULE + 'message = "not today"',
+                             "not today (rule r)")],
+    "resource.<custom>.capacity": [("plain", figure("capacity", "r"), DEFAULT, 0, RESOURCE, 4)],
+    "resource.<custom>.capacity.file": "tests/integration/custom_resources.py",
+    "resource.<custom>.capacity.node.<node>": [("plain", figure("capacity", "r", 1), RESOURCE, 0, RESOURCE.replace(
+        "capacity = 4", "capacity.node.1 = 3"), 3)],
+    "resource.<custom>.capacity.node.<node>.file": "tests/unit/host/capacity_test.cpp",
+    "resource.<custom>.demand": [("mine", demand("r"), RESOURCE.replace("count", "2 * count"), 2, RESOURCE, 1)],
+    "resource.<custom>.namespaces.<prefix>": [
+        ("mine", demand("r"), RESOURCE.replace("org/m", "org/x"), 0, RESOURCE, 1)],
+    "resource.<custom>.unit": [("mine", text_of_reason, NONE_OF_IT, "r: needs 1, host has none",
+                                NONE_OF_IT + 'unit = "seats"', "r: needs 1 seats, host has none")],
     "metrics.textfile-folder": "tests/integration/metrics.py",
 }
 
-NAMES = {"<resource>": "memory", "<node>": "0", "<page-size>": "2Mi", "<scheduler>": "s", "<rule>": "r",
+NAMES = {"<resource>": "memory", "<node>": "0", "<page-size>": "2Mi", "<scheduler>": "s", "<rule>": "r", "<custom>": "r",
          "<prefix>": "p"}
 # Of which a table is a value, or text of any kind: what they do not take.
 ODD_VALUES = {"memory.overhead": '"some"'}
@@ -221,7 +240,7 @@ class PolicyKeys(unittest.TestCase):
                 value = tomllib.loads(sample)
                 for part in key.split("."):
                     value = value[part]
-                self.assertEqual(str(value).lower(), default.replace('"', "").lower())
+                self.assertEqual(str(value).lower().replace("'", ""), default.replace('"', "").lower())
 
 
 if __name__ == "__main__":
