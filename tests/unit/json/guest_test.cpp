@@ -81,7 +81,7 @@ TEST_CASE("a guest written by a daemon that did not know since when has changed 
 }
 
 TEST_CASE("an answer of which no daemon wrote what was asked is none") {
-    const auto read = json::parse_guest(altered(R"({"question":7,"value":1})", "1"));
+    const auto read = json::parse_guest(altered(R"({"value":1,"question":7})", "1"));
     REQUIRE(read.has_value());
     CHECK_FALSE(read->domain.facts.contains("rule.a.match"));
     CHECK(read->domain.facts.size() == 1);
