@@ -394,7 +394,7 @@ std::vector<std::string> StorageWatch::problems() const {
     std::vector<std::string> problems;
     const Instant now = loop::now();
     for (const auto& lane : lanes_) {
-        const std::string_view what = lane->path.empty() ? "images elsewhere" : lane->path;
+        const std::string what = lane->path.empty() ? "images elsewhere" : lane->path;
         if (!lane->path.empty() && !lane->place)
             continue;
         if (lane->busy_since && now - *lane->busy_since > soon)
