@@ -97,6 +97,11 @@ std::optional<std::int64_t> parse_scaled(std::string_view text) {
 constexpr std::array<std::string_view, 7> iec_units{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
 constexpr std::array<std::string_view, 7> iec_suffixes{"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"};
 
+bool is_control(char c) noexcept {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte < 0x20 || byte == 0x7f;
+}
+
 } // namespace
 
 Result<std::int64_t> parse_size(std::string_view text) {
@@ -203,6 +208,10 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     return row.back();
 }
 
+bool has_control(std::string_view text) noexcept {
+    return std::ranges::any_of(text, is_control);
+}
+
 std::string printable(std::string_view foreign) {
     constexpr std::size_t max_shown = 120;
     std::string result;
@@ -246,9 +255,8 @@ std::string_view cut_text(std::string_view text, std::size_t max) noexcept {
 std::string one_line(std::string_view text) {
     std::string result;
     for (const char c : text) {
-        const auto byte = static_cast<unsigned char>(c);
-        if (byte < 0x20 || byte == 0x7f)
-            result += fmt::format("\\x{:02x}", byte);
+        if (is_control(c))
+            result += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
         else
             result += c;
     }

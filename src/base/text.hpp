@@ -62,6 +62,9 @@ enum class Rounding { down, up };
 /// The same, without the quotation marks: for names in messages.
 [[nodiscard]] std::string printable(std::string_view foreign);
 
+/// Whether one of its bytes is a control character of ASCII.
+[[nodiscard]] bool has_control(std::string_view text) noexcept;
+
 /// A string as TOML has it, of text without control characters.
 [[nodiscard]] std::string toml_string(std::string_view text);
 

@@ -37,13 +37,27 @@ Shortage shortage_in(const Resource& resource, const Pool& pool, const Occupancy
     return shortage;
 }
 
-/// Why the loads on one pool do not fit.
-void check_pool(const Host& host, const Resource& resource, Occupancy& occupancy,
-                std::span<const Load> loads, std::vector<Reason>& reasons) {
-    const Pool& pool = *host.pool(resource);
-    for (const ShortPart& part : occupancy.short_parts(loads))
-        reasons.push_back(
-            shortage_reason(host, shortage_in(resource, pool, occupancy, part, loads)));
+/// Who is to have what is asked for.
+enum class For { one_guest, many };
+
+/// Why what is asked of each pool does not fit.
+void check_pools(const Demand& demand, For whom, Holdings& others, const Host& host,
+                 std::vector<Reason>& reasons) {
+    std::vector<Load> loads;
+    for (std::size_t i = 0; i < demand.pieces.size();) {
+        const Resource& resource = demand.pieces[i].resource;
+        loads.clear();
+        for (; i < demand.pieces.size() && demand.pieces[i].resource == resource; ++i)
+            if (const Piece& piece = demand.pieces[i]; !piece.places.empty())
+                loads.push_back({&piece.places, piece.whole, piece.amount});
+        Occupancy* occupancy = others.occupancy(resource);
+        if (occupancy == nullptr || loads.empty())
+            continue;
+        for (const ShortPart& part : whom == For::one_guest ? occupancy->short_parts(loads)
+                                                            : occupancy->short_together(loads))
+            reasons.push_back(shortage_reason(
+                host, shortage_in(resource, *host.pool(resource), *occupancy, part, loads)));
+    }
 }
 
 /// Whom the host serves: some of them where they are many.
@@ -188,6 +202,15 @@ void check_quotas(const Ownership& owner, const Demand& demand, const Holdings& 
     }
 }
 
+/// Whether this host serves who owns something, and how.
+void look_up(Ownership& owner, const SchedulerPolicy& policy) {
+    owner.accepted = is_accepted(owner.scheduler, policy);
+    if (const auto table = table_of(owner.scheduler, policy); table != policy.accept.end()) {
+        owner.mode = table->second.mode;
+        owner.table = table->first;
+    }
+}
+
 /// Gives each reason its mode, and brings them into their order.
 void conclude(std::vector<Reason>& reasons, const Ruling& ruling, const Ownership& owner,
               const Policy& policy) {
@@ -214,15 +237,16 @@ Ownership ownership_of(const Domain& domain, const SchedulerPolicy& policy) {
     const bool is_known = !owner.scheduler.empty() || owner.unanswered.empty();
     if (owner.scheduler.empty())
         owner.scheduler = policy.default_name;
-    if (!is_known) {
+    if (is_known)
+        look_up(owner, policy);
+    else
         owner.accepted = true;
-        return owner;
-    }
-    owner.accepted = is_accepted(owner.scheduler, policy);
-    if (const auto table = table_of(owner.scheduler, policy); table != policy.accept.end()) {
-        owner.mode = table->second.mode;
-        owner.table = table->first;
-    }
+    return owner;
+}
+
+Ownership ownership_of(std::string scheduler, const SchedulerPolicy& policy) {
+    Ownership owner{.scheduler = std::move(scheduler)};
+    look_up(owner, policy);
     return owner;
 }
 
@@ -261,20 +285,25 @@ Decision decide(const Domain& domain, const Demand& demand, Holdings& others,
     reasons = reasons_of_policy(domain, ruling, owner, policy);
     reasons.insert(reasons.end(), demand.impossible.begin(), demand.impossible.end());
 
-    std::vector<Load> loads;
-    for (std::size_t i = 0; i < demand.pieces.size();) {
-        const Resource& resource = demand.pieces[i].resource;
-        loads.clear();
-        for (; i < demand.pieces.size() && demand.pieces[i].resource == resource; ++i)
-            if (const Piece& piece = demand.pieces[i]; !piece.places.empty())
-                loads.push_back({&piece.places, piece.whole, piece.amount});
-        if (Occupancy* occupancy = others.occupancy(resource); occupancy && !loads.empty())
-            check_pool(host, resource, *occupancy, loads, reasons);
-    }
-
+    check_pools(demand, For::one_guest, others, host, reasons);
     check_quotas(owner, demand, others, by_scheduler, host, policy, reasons);
-
     conclude(reasons, ruling, owner, policy);
+    return decision;
+}
+
+Decision decide_reservation(const std::string& owner_name, const Demand& demand,
+                            bool is_of_one_guest, Holdings& others,
+                            const HeldByScheduler& by_scheduler, const Host& host,
+                            const Policy& policy) {
+    Decision decision;
+    std::vector<Reason>& reasons = decision.reasons;
+    const Ownership owner = ownership_of(owner_name, policy.scheduler);
+    if (!owner.accepted)
+        reasons.push_back(foreign_scheduler(owner.scheduler, policy.scheduler));
+    reasons.insert(reasons.end(), demand.impossible.begin(), demand.impossible.end());
+    check_pools(demand, is_of_one_guest ? For::one_guest : For::many, others, host, reasons);
+    check_quotas(owner, demand, others, by_scheduler, host, policy, reasons);
+    conclude(reasons, Ruling{}, owner, policy);
     return decision;
 }
 

@@ -22,6 +22,8 @@ struct Ownership {
 /// Whether the host serves a scheduler.
 [[nodiscard]] bool is_accepted(const std::string& scheduler, const SchedulerPolicy& policy);
 [[nodiscard]] Ownership ownership_of(const Domain& domain, const SchedulerPolicy& policy);
+/// Of what belongs to a scheduler by name.
+[[nodiscard]] Ownership ownership_of(std::string scheduler, const SchedulerPolicy& policy);
 
 /// What the rules say of a domain.
 struct Ruling {
@@ -39,6 +41,13 @@ struct Ruling {
 [[nodiscard]] Decision decide(const Domain& domain, const Demand& demand, Holdings& others,
                               const HeldByScheduler& by_scheduler, const Host& host,
                               const Policy& policy);
+
+/// Decides whether its scheduler may have what it asks to reserve, as decide() does a start. An
+/// amount that is for several guests may be more than one guest can have.
+[[nodiscard]] Decision decide_reservation(const std::string& owner, const Demand& demand,
+                                          bool is_of_one_guest, Holdings& others,
+                                          const HeldByScheduler& by_scheduler, const Host& host,
+                                          const Policy& policy);
 
 /// What a start was answered, and what it asked for.
 struct Answer {

@@ -8,6 +8,15 @@
 
 namespace virtguard::core {
 
+namespace {
+
+std::string shortened(std::string line) {
+    constexpr std::size_t max_length = 2000;
+    return line.size() <= max_length ? line : std::string(cut_text(line, max_length - 3)) + "...";
+}
+
+} // namespace
+
 std::string_view code_name(Code code) {
     switch (code) {
     case Code::invalid_domain:
@@ -47,21 +56,19 @@ bool Decision::is_short_of(const Resource& resource) const {
     });
 }
 
+std::string refusing_text(const Decision& decision) {
+    std::string text;
+    for (const Reason& reason : decision.reasons)
+        if (reason.mode == Mode::enforce)
+            text += fmt::format("{}{}", text.empty() ? "" : "; ", one_line(reason.text));
+    return shortened(std::move(text));
+}
+
 std::string refusal_line(std::string_view domain_name, const Decision& decision) {
-    constexpr std::size_t max_length = 2000;
-    std::string line =
-        fmt::format("virtguard: refused {}: ",
-                    domain_name.empty() ? "a domain without a name" : printable(domain_name));
-    bool first = true;
-    for (const Reason& reason : decision.reasons) {
-        if (reason.mode != Mode::enforce)
-            continue;
-        line += fmt::format("{}{}", first ? "" : "; ", one_line(reason.text));
-        first = false;
-    }
-    if (line.size() <= max_length)
-        return line;
-    return std::string(cut_text(line, max_length - 3)) + "...";
+    return shortened(
+        fmt::format("virtguard: refused {}: {}",
+                    domain_name.empty() ? "a domain without a name" : printable(domain_name),
+                    refusing_text(decision)));
 }
 
 } // namespace virtguard::core

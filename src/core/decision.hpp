@@ -57,6 +57,9 @@ struct Decision {
     [[nodiscard]] bool is_short_of(const Resource& resource) const;
 };
 
+/// What refuses, of at most 2,000 bytes: "memory on node 1: needs 8 GiB, ...; cpu: ..."
+[[nodiscard]] std::string refusing_text(const Decision& decision);
+
 /// What the operator of `virsh start` reads: one line, no control characters, at most 2,000 bytes.
 /// "virtguard: refused web-3: memory on node 1: needs 8 GiB, 3 GiB free of 64 GiB; cpu: ..."
 [[nodiscard]] std::string refusal_line(std::string_view domain_name, const Decision& decision);

@@ -10,7 +10,8 @@
 namespace virtguard::core {
 
 Guard::Guard(Topology topology, Policy policy)
-    : topology_(std::move(topology)), policy_(std::move(policy)), questions_(policy_.questions()),
+    : topology_(std::move(topology)), policy_(std::move(policy)),
+      policy_questions_(policy_.questions()), questions_(policy_questions_),
       host_(make_host(topology_, policy_)), ledger_(host_) {}
 
 Answer Guard::answer(const Domain& domain, bool with_returning) {
@@ -19,7 +20,7 @@ Answer Guard::answer(const Domain& domain, bool with_returning) {
     answer.scheduler = ownership_of(domain, policy_.scheduler).scheduler;
     if (std::string note = note_of(ruling_of(domain, policy_)); !note.empty())
         answer.demand.notes.push_back(std::move(note));
-    const Ledger::Others others(ledger_, domain, answer.demand, with_returning);
+    const Ledger::Others others(ledger_, domain, answer.scheduler, answer.demand, with_returning);
     answer.decision = decide(domain, answer.demand, ledger_.holdings(), ledger_.held_by_scheduler(),
                              host_, policy_);
     return answer;
@@ -31,7 +32,8 @@ Answer Guard::check(const Domain& domain) {
 
 std::vector<Fit> Guard::advise(const Domain& domain) {
     const Demand demand = make_demand(domain, host_, policy_);
-    const Ledger::Others others(ledger_, domain, demand, /*with_returning=*/false);
+    const std::string scheduler = ownership_of(domain, policy_.scheduler).scheduler;
+    const Ledger::Others others(ledger_, domain, scheduler, demand, /*with_returning=*/false);
     return what_fits(demand, ledger_.holdings(), host_);
 }
 
@@ -231,7 +233,8 @@ void Guard::forget_images() {
 
 void Guard::apply(Policy policy) {
     policy_ = std::move(policy);
-    questions_ = policy_.questions();
+    policy_questions_ = policy_.questions();
+    collect_questions();
     ledger_.drop_outdated(questions_);
     for (const auto& [identity, guest] : ledger_.guests())
         note_asked(identity, guest.domain);
@@ -239,7 +242,7 @@ void Guard::apply(Policy policy) {
 }
 
 void Guard::note_asked(const std::string& identity, const Domain& domain) {
-    if (answer_all(domain.facts, questions_))
+    if (answer_all(domain.facts, policy_questions_))
         unasked_.erase(identity);
     else
         unasked_.insert(identity);
@@ -255,8 +258,45 @@ void Guard::set_page_use(const std::vector<PageUse>& use, ForeignPages::Seen see
     account_foreign();
 }
 
+Decision Guard::reserve(const ReservationId& id, Booking booking, IfShort if_short) {
+    const bool is_of_one_guest = booking.domain.has_value();
+    Demand demand = make_demand(booking, host_, policy_);
+    Ledger::Trial trial(ledger_, id, Reservation::of(std::move(booking), host_, policy_));
+    demand.pieces = trial.added();
+    Decision decision = decide_reservation(id.owner, demand, is_of_one_guest, ledger_.holdings(),
+                                           ledger_.held_by_scheduler(), host_, policy_);
+    if (!decision.admitted() && if_short == IfShort::refuse)
+        return decision;
+    trial.keep();
+    collect_questions();
+    return decision;
+}
+
+void Guard::reserve(std::map<ReservationId, Booking> bookings) {
+    Reservations reservations;
+    for (auto& [id, booking] : bookings)
+        reservations.emplace(id, Reservation::of(std::move(booking), host_, policy_));
+    ledger_.reserve(std::move(reservations));
+    collect_questions();
+}
+
+void Guard::cancel(const ReservationId& id) {
+    ledger_.cancel(id);
+    collect_questions();
+}
+
 void Guard::reserve(const std::string& name, Reservation reservation) {
-    ledger_.reserve(name, std::move(reservation));
+    ledger_.reserve({.owner = {}, .name = name}, std::move(reservation));
+}
+
+void Guard::collect_questions() {
+    questions_ = policy_questions_;
+    for (const auto& [id, reservation] : ledger_.reservations()) {
+        const auto question =
+            reservation.booking ? question_of(*reservation.booking) : std::nullopt;
+        if (question && std::ranges::find(questions_, *question) == questions_.end())
+            questions_.push_back(*question);
+    }
 }
 
 void Guard::account_foreign() {

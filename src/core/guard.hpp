@@ -50,6 +50,7 @@ class Guard {
 
     [[nodiscard]] const Topology& topology() const { return topology_; }
     [[nodiscard]] const Policy& policy() const { return policy_; }
+    /// The policy's and the reservations'.
     [[nodiscard]] const Questions& questions() const { return questions_; }
     /// How many guests were not asked yet all that the policy asks.
     [[nodiscard]] std::size_t unasked_guests() const { return unasked_.size(); }
@@ -140,6 +141,15 @@ class Guard {
     void set_page_use(const std::vector<PageUse>& use,
                       ForeignPages::Seen seen = ForeignPages::Seen::before);
 
+    /// What becomes of space for guests to come that there is too little of.
+    enum class IfShort { refuse, book };
+    /// Books for a scheduler, in place of what it booked under that name, and decided without that,
+    /// which stays when this is refused. Guests of it that are there draw at once.
+    Decision reserve(const ReservationId& id, Booking booking, IfShort if_short);
+    /// Takes up what was booked before, in place of all.
+    void reserve(std::map<ReservationId, Booking> bookings);
+    /// Ends a booking; nothing where there is none. What guests drew from it is theirs.
+    void cancel(const ReservationId& id);
     /// simulate's reserve: space for a guest to come, however little is free.
     void reserve(const std::string& name, Reservation reservation);
 
@@ -148,6 +158,7 @@ class Guard {
 
   private:
     void recompute();
+    void collect_questions();
     void account_foreign();
     void forget_images();
     void note_asked(const std::string& identity, const Domain& domain);
@@ -164,7 +175,8 @@ class Guard {
 
     Topology topology_;
     Policy policy_;
-    Questions questions_; ///< the policy's
+    Questions policy_questions_;
+    Questions questions_;
     std::set<std::string> unasked_;
     Host host_;
     Ledger ledger_;

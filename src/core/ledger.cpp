@@ -32,8 +32,19 @@ bool take(std::vector<Piece>& there, const std::vector<Piece>& wanted,
 }
 
 bool is_for(const Reservation& reservation, const Domain& domain) {
+    if (const auto& booking = reservation.booking) {
+        if (booking->uuids.empty() && booking->match.empty())
+            return true;
+        return (domain.uuid && booking->uuids.contains(*domain.uuid)) ||
+               (!booking->match.empty() && domain.fact(reservation.match_key).value != 0);
+    }
     return reservation.guest && (*reservation.guest == domain.name ||
                                  (domain.uuid && *reservation.guest == domain.uuid->text()));
+}
+
+std::vector<Piece> merged(std::vector<Piece> pieces) {
+    merge_pieces(pieces);
+    return pieces;
 }
 
 /// What changes in sum where pieces take the place of others, so that each class changes once,
@@ -64,6 +75,17 @@ class Exchange {
                         holdings.add({part}, column, sign);
                         left -= part.amount;
                     }
+    }
+
+    /// What became more, in canonical pieces.
+    [[nodiscard]] std::vector<Piece> more() const {
+        std::vector<Piece> pieces;
+        for (const auto& [resource, classes] : sums_)
+            for (const auto& [piece_class, sum] : classes)
+                if (sum > 0)
+                    pieces.push_back(
+                        {resource, piece_class.places, piece_class.whole, saturate(sum)});
+        return pieces;
     }
 
   private:
@@ -162,18 +184,39 @@ const Guest* Ledger::find(const std::string& identity) const {
     return found == guests_.end() ? nullptr : &found->second;
 }
 
+Reservation Reservation::of(Booking booking, const Host& host, const Policy& policy) {
+    Reservation reservation;
+    if (const auto question = question_of(booking))
+        reservation.match_key = question->key;
+    reservation.booking = std::move(booking);
+    reservation.place(host, policy);
+    return reservation;
+}
+
+void Reservation::place(const Host& host, const Policy& policy) {
+    if (booking)
+        pieces = as_held(make_demand(*booking, host, policy), host).pieces;
+}
+
 void Ledger::account(const Guest& guest, int sign) {
     holdings_.add(guest.held(), column_of(guest.state), sign);
     if (guest.bound)
         holdings_.add(guest.bound->untouched, &Share::untouched, sign);
-    count_for_scheduler(guest, sign);
+    count_for_scheduler(guest.scheduler, guest.demand.pieces, sign);
 }
 
-void Ledger::count_for_scheduler(const Guest& guest, int sign) {
-    if (guest.demand.pieces.empty())
+void Ledger::account_booked(const ReservationId& id, const std::vector<Piece>& pieces, int sign) {
+    holdings_.add(pieces, &Share::booked, sign);
+    if (!id.owner.empty())
+        count_for_scheduler(id.owner, pieces, sign);
+}
+
+void Ledger::count_for_scheduler(const std::string& scheduler, const std::vector<Piece>& pieces,
+                                 int sign) {
+    if (pieces.empty())
         return;
-    const auto owner = held_by_scheduler_.try_emplace(guest.scheduler).first;
-    for (const Piece& piece : guest.demand.pieces) {
+    const auto owner = held_by_scheduler_.try_emplace(scheduler).first;
+    for (const Piece& piece : pieces) {
         Int128& held = owner->second[piece.resource];
         held += Int128{sign} * piece.amount;
         if (held == 0)
@@ -185,9 +228,9 @@ void Ledger::count_for_scheduler(const Guest& guest, int sign) {
 
 void Ledger::put(Guest guest) {
     const std::string identity = identity_of(guest.domain);
-    std::set<std::string> names = reserved_for(guest.domain);
+    Names names = reserved_for(guest);
     Guest& kept = guests_[identity];
-    names.merge(reserved_for(kept.domain)); // it may have had another name
+    names.merge(reserved_for(kept)); // it may have had another name
     account(kept, -1);
     kept = std::move(guest);
     account(kept, 1);
@@ -248,13 +291,37 @@ void Ledger::erase(const std::string& identity) {
     changed_.insert(identity);
     const Guest gone = std::move(found->second);
     guests_.erase(found);
-    rebook(reserved_for(gone.domain));
+    rebook(reserved_for(gone));
 }
 
-void Ledger::reserve(const std::string& name, Reservation reservation) {
+void Ledger::reserve(const ReservationId& id, Reservation reservation) {
     merge_pieces(reservation.pieces);
-    std::set<std::string> names = connected({name}, claimants()).names;
-    reservations_[name] = std::move(reservation);
+    Names names = connected({id}, claimants()).names;
+    reservations_[id] = std::move(reservation);
+    rebook(std::move(names));
+}
+
+void Ledger::reserve(Reservations reservations) {
+    for (const auto& [id, pieces] : booked_)
+        account_booked(id, pieces, -1);
+    booked_.clear();
+    reservations_ = std::move(reservations);
+    Names names;
+    for (auto& [id, reservation] : reservations_) {
+        merge_pieces(reservation.pieces);
+        names.insert(id);
+    }
+    rebook(std::move(names));
+}
+
+void Ledger::cancel(const ReservationId& id) {
+    if (!reservations_.contains(id))
+        return;
+    Names names = connected({id}, claimants()).names;
+    account_booked(id, booked_.at(id), -1);
+    booked_.erase(id);
+    reservations_.erase(id);
+    names.erase(id);
     rebook(std::move(names));
 }
 
@@ -281,66 +348,74 @@ void Ledger::recompute(const Host& host, const Policy& policy) {
         account(guest, 1);
     }
     holdings_.add(foreign_, &Share::foreign, 1);
-    booked_.clear();
-    std::set<std::string> names;
-    for (const auto& [name, reservation] : reservations_)
-        names.insert(name);
-    rebook(std::move(names));
+    booked_.clear(); // of what is held no more
+    Reservations reservations = std::move(reservations_);
+    for (auto& [id, reservation] : reservations)
+        reservation.place(host, policy);
+    reserve(std::move(reservations));
 }
 
 void Ledger::recompute_storage(const std::set<ImageName>& images, const Host& host,
                                const Policy& policy) {
     Exchange running;
     Exchange others;
-    std::set<std::string> names;
+    Names names;
     for (auto& [identity, guest] : guests_) {
         if (std::ranges::none_of(guest.domain.disks,
                                  [&](const Disk& disk) { return images.contains(disk.image); }))
             continue;
         const std::vector<Piece> before = guest.held();
-        count_for_scheduler(guest, -1);
+        count_for_scheduler(guest.scheduler, guest.demand.pieces, -1);
         replace_storage(guest.demand.pieces, guest.domain, host, policy);
         if (guest.bound)
             replace_storage(guest.bound->pieces, guest.domain, host, policy);
-        count_for_scheduler(guest, 1);
+        count_for_scheduler(guest.scheduler, guest.demand.pieces, 1);
         (guest.state == GuestState::running ? running : others).replace(before, guest.held());
-        names.merge(reserved_for(guest.domain));
+        names.merge(reserved_for(guest));
     }
     running.apply_to(holdings_, column_of(GuestState::running));
     others.apply_to(holdings_, column_of(GuestState::pending));
     rebook(std::move(names));
 }
 
-std::set<std::string> Ledger::reserved_for(const Domain& domain) const {
-    std::set<std::string> names;
-    for (const auto& [name, reservation] : reservations_)
-        if (is_for(reservation, domain))
-            names.insert(name);
+bool Ledger::may_draw(const Claimant& claimant, const ReservationId& id) const {
+    const auto found = reservations_.find(id);
+    return found != reservations_.end() &&
+           (!found->second.booking || id.owner == *claimant.scheduler) &&
+           is_for(found->second, *claimant.domain);
+}
+
+Ledger::Names Ledger::reserved_for(const Claimant& claimant) const {
+    Names names;
+    for (const auto& [id, reservation] : reservations_)
+        if (may_draw(claimant, id))
+            names.insert(id);
     return names;
+}
+
+Ledger::Names Ledger::reserved_for(const Guest& guest) const {
+    return reserved_for(Claimant{&guest.domain, &guest.scheduler, &guest.demand.pieces});
 }
 
 std::vector<Ledger::Claimant> Ledger::claimants(const std::set<std::string>& without) const {
     std::vector<Claimant> result;
     for (const auto& [identity, guest] : guests_)
         if (!without.contains(identity))
-            result.push_back({&guest.domain, &guest.demand.pieces});
+            result.push_back({&guest.domain, &guest.scheduler, &guest.demand.pieces});
     return result;
 }
 
-Ledger::Connected Ledger::connected(std::set<std::string> names,
-                                    std::vector<Claimant> claimants) const {
+Ledger::Connected Ledger::connected(Names names, std::vector<Claimant> claimants) const {
     Connected result{.names = std::move(names), .claimants = {}};
-    const auto may_draw = [&](const Claimant& claimant) {
-        return std::ranges::any_of(result.names, [&](const std::string& name) {
-            const auto found = reservations_.find(name);
-            return found != reservations_.end() && is_for(found->second, *claimant.domain);
-        });
+    const auto draws = [&](const Claimant& claimant) {
+        return std::ranges::any_of(result.names,
+                                   [&](const ReservationId& id) { return may_draw(claimant, id); });
     };
     for (bool grown = !result.names.empty(); grown;) {
-        const auto more = std::ranges::stable_partition(claimants, std::not_fn(may_draw));
+        const auto more = std::ranges::stable_partition(claimants, std::not_fn(draws));
         grown = !more.empty();
         for (const Claimant& claimant : more)
-            result.names.merge(reserved_for(*claimant.domain));
+            result.names.merge(reserved_for(claimant));
         result.claimants.insert(result.claimants.end(), more.begin(), more.end());
         claimants.erase(more.begin(), more.end());
     }
@@ -349,88 +424,130 @@ Ledger::Connected Ledger::connected(std::set<std::string> names,
 
 Ledger::Booked Ledger::unclaimed(const Connected& connected) const {
     Booked left;
-    std::vector<std::pair<const std::string*, Piece>> sources;
-    for (const std::string& name : connected.names) {
-        left[name];
-        for (const Piece& piece : reservations_.at(name).pieces)
-            sources.emplace_back(&name, piece);
+    struct Source {
+        const ReservationId* id;
+        int number; ///< of the reservation
+        const Piece* piece;
+    };
+    std::vector<Source> sources;
+    for (int number = 0; const ReservationId& id : connected.names) {
+        left[id];
+        for (const Piece& piece : reservations_.at(id).pieces)
+            sources.push_back({&id, number, &piece});
+        ++number;
     }
     // A flow fills its places in their order: what is left may lie in as many places as possible.
     std::ranges::stable_sort(sources, {},
-                             [](const auto& source) { return source.second.places.count(); });
+                             [](const Source& source) { return source.piece->places.count(); });
     std::vector<Piece> there;
     there.reserve(sources.size());
-    for (const auto& [name, piece] : sources)
-        there.push_back(piece);
-    std::vector<Piece> wanted;
-    std::vector<const Domain*> by;
+    for (const Source& source : sources)
+        there.push_back(*source.piece);
+    // Many guests are alike in what they draw on and hold.
+    std::map<IdSet, std::vector<Piece>> by_reservations;
     for (const Claimant& claimant : connected.claimants) {
-        wanted.insert(wanted.end(), claimant.pieces->begin(), claimant.pieces->end());
-        by.resize(wanted.size(), claimant.domain);
+        IdSet drawn_on;
+        for (int number = 0; const ReservationId& id : connected.names) {
+            if (may_draw(claimant, id))
+                drawn_on.insert(number);
+            ++number;
+        }
+        std::vector<Piece>& pieces = by_reservations[std::move(drawn_on)];
+        pieces.insert(pieces.end(), claimant.pieces->begin(), claimant.pieces->end());
+    }
+    std::vector<Piece> wanted;
+    std::vector<const IdSet*> by;
+    for (auto& [drawn_on, pieces] : by_reservations) {
+        merge_pieces(pieces);
+        wanted.insert(wanted.end(), pieces.begin(), pieces.end());
+        by.resize(wanted.size(), &drawn_on);
     }
     // What they cannot draw they take from what is free.
     (void)take(there, wanted, [&](std::size_t want, std::size_t from) {
-        return is_for(reservations_.at(*sources[from].first), *by[want]) &&
+        return by[want]->contains(sources[from].number) &&
                there[from].places.intersects(wanted[want].places);
     });
     for (std::size_t i = 0; i < there.size(); ++i)
-        left.at(*sources[i].first).push_back(std::move(there[i]));
+        left.at(*sources[i].id).push_back(std::move(there[i]));
     return left;
 }
 
-void Ledger::rebook(std::set<std::string> names) {
+void Ledger::rebook(Names names) {
     if (names.empty())
         return;
-    for (auto& [name, left] : unclaimed(connected(std::move(names), claimants()))) {
-        std::vector<Piece>& booked = booked_[name];
-        holdings_.add(booked, &Share::booked, -1);
+    for (auto& [id, left] : unclaimed(connected(std::move(names), claimants()))) {
+        std::vector<Piece>& booked = booked_[id];
+        account_booked(id, booked, -1);
         booked = std::move(left);
-        holdings_.add(booked, &Share::booked, 1);
+        account_booked(id, booked, 1);
     }
 }
 
-Ledger::Others::Others(Ledger& ledger, const Domain& domain, const Demand& demand,
-                       bool with_returning)
+Ledger::Others::Others(Ledger& ledger, const Domain& domain, const std::string& scheduler,
+                       const Demand& demand, bool with_returning)
     : ledger_(ledger) {
     std::set<std::string> gone{identity_of(domain)};
     if (!with_returning)
         gone.insert(ledger.returning_.begin(), ledger.returning_.end());
-    std::set<std::string> names = ledger.reserved_for(domain);
+    const Claimant start{&domain, &scheduler, &demand.pieces};
+    Names names = ledger.reserved_for(start);
     for (const std::string& identity : gone)
         if (const Guest* guest = ledger.find(identity)) {
-            take_away(*guest);
-            names.merge(ledger.reserved_for(guest->domain));
+            gone_.push_back(guest);
+            ledger.account(*guest, -1);
+            names.merge(ledger.reserved_for(*guest));
         }
     if (!names.empty())
-        draw_anew(std::move(names), {&domain, &demand.pieces}, gone);
-    for (const Change& change : changes_)
-        ledger.holdings_.add(change.pieces, change.column, change.sign);
+        draw_anew(std::move(names), start, gone);
 }
 
 Ledger::Others::~Others() {
-    for (auto change = changes_.rbegin(); change != changes_.rend(); ++change)
-        ledger_.holdings_.add(change->pieces, change->column, -change->sign);
+    for (const auto& [id, pieces] : instead_)
+        ledger_.account_booked(id, pieces, -1);
+    for (const auto& [id, pieces] : before_)
+        ledger_.account_booked(id, pieces, 1);
     for (const Guest* guest : gone_)
-        ledger_.count_for_scheduler(*guest, 1);
+        ledger_.account(*guest, 1);
 }
 
-void Ledger::Others::take_away(const Guest& guest) {
-    gone_.push_back(&guest);
-    ledger_.count_for_scheduler(guest, -1);
-    changes_.push_back({guest.held(), column_of(guest.state), -1});
-    if (guest.bound)
-        changes_.push_back({guest.bound->untouched, &Share::untouched, -1});
-}
-
-void Ledger::Others::draw_anew(std::set<std::string> names, const Claimant& start,
+void Ledger::Others::draw_anew(Names names, const Claimant& start,
                                const std::set<std::string>& gone) {
     std::vector<Claimant> claimants = ledger_.claimants(gone);
     claimants.push_back(start);
-    for (auto& [name, left] :
-         ledger_.unclaimed(ledger_.connected(std::move(names), std::move(claimants)))) {
-        changes_.push_back({ledger_.booked_.at(name), &Share::booked, -1});
-        changes_.push_back({std::move(left), &Share::booked, 1});
+    instead_ = ledger_.unclaimed(ledger_.connected(std::move(names), std::move(claimants)));
+    for (const auto& [id, pieces] : instead_) {
+        before_[id] = ledger_.booked_.at(id);
+        ledger_.account_booked(id, before_[id], -1);
+        ledger_.account_booked(id, pieces, 1);
     }
+}
+
+Ledger::Trial::Trial(Ledger& ledger, ReservationId id, Reservation reservation)
+    : ledger_(ledger), id_(std::move(id)) {
+    if (const auto found = ledger.reservations_.find(id_); found != ledger.reservations_.end())
+        old_ = found->second;
+    ledger.cancel(id_);
+    const Booked before = ledger.booked_;
+    ledger.reserve(id_, std::move(reservation));
+    Exchange exchange;
+    for (const auto& [each, pieces] : ledger.booked_) {
+        const auto found = before.find(each);
+        if (found == before.end() || found->second != pieces)
+            exchange.replace(found == before.end() ? std::vector<Piece>{} : merged(found->second),
+                             merged(pieces));
+    }
+    added_ = exchange.more();
+    ledger.account_booked(id_, added_, -1);
+}
+
+Ledger::Trial::~Trial() {
+    ledger_.account_booked(id_, added_, 1);
+    if (is_kept_)
+        return;
+    if (old_)
+        ledger_.reserve(id_, *std::move(old_));
+    else
+        ledger_.cancel(id_);
 }
 
 } // namespace virtguard::core

@@ -17,6 +17,7 @@
 #include "core/demand.hpp"
 #include "core/domain.hpp"
 #include "core/occupancy.hpp"
+#include "core/reservation.hpp"
 #include "core/residency.hpp"
 #include "core/resource.hpp"
 
@@ -83,7 +84,7 @@ class Holdings {
     std::map<Resource, Occupancy> occupancies_; ///< one per pool of the host
 };
 
-/// What guests hold, by scheduler and resource, wherever it lies.
+/// What guests hold and what is booked, by scheduler and resource, wherever it lies.
 using HeldByScheduler = std::map<std::string, std::map<Resource, Int128>>;
 
 /// What tells one domain from another: its UUID, else its name.
@@ -124,9 +125,18 @@ struct Guest {
 /// Space taken before its guest arrives. Guests draw on what is reserved for them as much as they
 /// can together: a piece on another of its resource that has a place in common.
 struct Reservation {
-    std::vector<Piece> pieces;        ///< what was asked
-    std::optional<std::string> guest; ///< the name or UUID of the guest that takes from it
+    std::vector<Piece> pieces; ///< what was asked, on the host of now
+    /// Of one without a booking: the name or UUID of the guest that takes from it.
+    std::optional<std::string> guest{};
+    std::optional<Booking> booking{}; ///< what its owner, a scheduler, asked
+    std::string match_key{};          ///< of the booking's question
+
+    /// What a scheduler asked, on a host.
+    [[nodiscard]] static Reservation of(Booking booking, const Host& host, const Policy& policy);
+    /// Works `pieces` out for the host of now.
+    void place(const Host& host, const Policy& policy);
 };
+using Reservations = std::map<ReservationId, Reservation>;
 
 /// Invariant: holdings() is the sum of what the guests hold, of what the reservations have left,
 /// and of what is foreign.
@@ -134,8 +144,11 @@ class Ledger {
     /// Who may draw on a reservation.
     struct Claimant {
         const Domain* domain;
+        const std::string* scheduler;
         const std::vector<Piece>* pieces;
     };
+    using Booked = std::map<ReservationId, std::vector<Piece>>;
+    using Names = std::set<ReservationId>;
 
   public:
     explicit Ledger(const Host& host) : holdings_(host) {}
@@ -149,8 +162,10 @@ class Ledger {
     [[nodiscard]] const HeldByScheduler& held_by_scheduler() const { return held_by_scheduler_; }
     /// Those that stopped a moment ago.
     [[nodiscard]] const std::set<std::string>& returning() const { return returning_; }
-    [[nodiscard]] const std::map<std::string, Reservation>& reservations() const {
-        return reservations_;
+    [[nodiscard]] const Reservations& reservations() const { return reservations_; }
+    /// What a reservation has left; some of its amounts may be 0.
+    [[nodiscard]] const std::vector<Piece>& booked(const ReservationId& id) const {
+        return booked_.at(id);
     }
     /// Identities of guests that came, went or changed since this was last asked. What is merely
     /// confirmed has not changed.
@@ -168,7 +183,11 @@ class Ledger {
     /// Forgets a guest; nothing where there is none.
     void erase(const std::string& identity);
     /// Records a reservation, in place of the one of that name.
-    void reserve(const std::string& name, Reservation reservation);
+    void reserve(const ReservationId& id, Reservation reservation);
+    /// Records many at once, in place of all.
+    void reserve(Reservations reservations);
+    /// Forgets a reservation; nothing where there is none.
+    void cancel(const ReservationId& id);
     /// Replaces what is foreign.
     void set_foreign(std::vector<Piece> pieces);
     /// Drops guests' answers to other questions than these of the same keys.
@@ -184,48 +203,66 @@ class Ledger {
     /// for it; on request also without the places kept for returning guests.
     class Others {
       public:
-        Others(Ledger& ledger, const Domain& domain, const Demand& demand, bool with_returning);
+        Others(Ledger& ledger, const Domain& domain, const std::string& scheduler,
+               const Demand& demand, bool with_returning);
         Others(const Others&) = delete;
         Others& operator=(const Others&) = delete;
         ~Others();
 
       private:
-        struct Change {
-            std::vector<Piece> pieces;
-            Share::Column column;
-            int sign;
-        };
-        void take_away(const Guest& guest);
-        void draw_anew(std::set<std::string> names, const Claimant& start,
-                       const std::set<std::string>& gone);
+        void draw_anew(Names names, const Claimant& start, const std::set<std::string>& gone);
 
         Ledger& ledger_;
-        std::vector<Change> changes_;
         std::vector<const Guest*> gone_;
+        Booked before_;  ///< of the reservations that others would draw on otherwise
+        Booked instead_; ///< the same, then
+    };
+
+    /// While it lives, a reservation is there in place of the one of its name, and holdings() and
+    /// held_by_scheduler() are without what it adds to all that is booked. Then the old one is
+    /// back, or the new one is there as any, when it was kept.
+    class Trial {
+      public:
+        Trial(Ledger& ledger, ReservationId id, Reservation reservation);
+        Trial(const Trial&) = delete;
+        Trial& operator=(const Trial&) = delete;
+        ~Trial();
+
+        /// What guests that are there do not draw on at once, or others draw less of than before.
+        [[nodiscard]] const std::vector<Piece>& added() const { return added_; }
+        void keep() { is_kept_ = true; }
+
+      private:
+        Ledger& ledger_;
+        ReservationId id_;
+        std::optional<Reservation> old_;
+        std::vector<Piece> added_;
+        bool is_kept_ = false;
     };
 
   private:
     void account(const Guest& guest, int sign);
-    void count_for_scheduler(const Guest& guest, int sign);
+    void count_for_scheduler(const std::string& scheduler, const std::vector<Piece>& pieces,
+                             int sign);
+    void account_booked(const ReservationId& id, const std::vector<Piece>& pieces, int sign);
 
-    using Booked = std::map<std::string, std::vector<Piece>>; ///< by a reservation's name
     /// Reservations with all who may draw on them, and all that those may draw on in their place.
     struct Connected {
-        std::set<std::string> names;
+        Names names;
         std::vector<Claimant> claimants;
     };
-    /// The names of the reservations that a domain may draw on.
-    [[nodiscard]] std::set<std::string> reserved_for(const Domain& domain) const;
+    [[nodiscard]] bool may_draw(const Claimant& claimant, const ReservationId& id) const;
+    [[nodiscard]] Names reserved_for(const Claimant& claimant) const;
+    [[nodiscard]] Names reserved_for(const Guest& guest) const;
     [[nodiscard]] std::vector<Claimant> claimants(const std::set<std::string>& without = {}) const;
-    [[nodiscard]] Connected connected(std::set<std::string> names,
-                                      std::vector<Claimant> claimants) const;
+    [[nodiscard]] Connected connected(Names names, std::vector<Claimant> claimants) const;
     /// What the reservations have left.
     [[nodiscard]] Booked unclaimed(const Connected& connected) const;
     /// Who may draw on these came, changed or went, or what they reserve did.
-    void rebook(std::set<std::string> names);
+    void rebook(Names names);
 
     Guests guests_;
-    std::map<std::string, Reservation> reservations_;
+    Reservations reservations_;
     Booked booked_; ///< what each reservation has left
     std::vector<Piece> foreign_;
     std::set<std::string> returning_;

@@ -94,7 +94,10 @@ class Occupancy {
     /// lowest place; none when the loads fit. What is held stays as it was.
     [[nodiscard]] std::vector<ShortPart> short_parts(std::span<const Load> loads);
 
-    /// Whether there are none.
+    /// The same of loads that are of several guests, each of which may have its part.
+    [[nodiscard]] std::vector<ShortPart> short_together(std::span<const Load> loads);
+
+    /// Whether short_parts() finds none.
     [[nodiscard]] bool fits(std::span<const Load> loads);
 
     /// Whether what may lie on the places can lie nowhere but in the part. A place without room (a

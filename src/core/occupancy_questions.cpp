@@ -156,6 +156,16 @@ std::vector<ShortPart> Occupancy::short_parts(std::span<const Load> loads) {
     return parts;
 }
 
+std::vector<ShortPart> Occupancy::short_together(std::span<const Load> loads) {
+    std::vector<ShortPart> parts;
+    bool none_carried = false;
+    for (IdSet& places : try_out(loads, none_carried)) {
+        const PartState state = state_of(places);
+        parts.push_back({std::move(places), state});
+    }
+    return parts;
+}
+
 bool Occupancy::fits(std::span<const Load> loads) {
     bool none_carried = false;
     return short_alone(loads).empty() && try_out(loads, none_carried).empty();

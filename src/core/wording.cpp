@@ -46,7 +46,8 @@ std::string where_text(const Host& host, const Shortage& shortage) {
     return nodes.empty() ? head : fmt::format("{} ({})", head, nodes_text(nodes));
 }
 
-/// "8 GiB", "4 vCPUs", "2 functions": an amount as it is spoken of.
+} // namespace
+
 std::string amount_text(const Host& host, const Resource& resource, std::int64_t amount,
                         Rounding rounding) {
     if (resource.is_bytes())
@@ -57,6 +58,8 @@ std::string amount_text(const Host& host, const Resource& resource, std::int64_t
     return pool == nullptr || pool->unit.empty() ? fmt::format("{}", amount)
                                                  : fmt::format("{} {}", amount, pool->unit);
 }
+
+namespace {
 
 /// The same where the unit has been told: "8 GiB", "4", "2".
 std::string figure_text(const Resource& resource, std::int64_t amount, Rounding rounding) {
@@ -144,6 +147,21 @@ Reason no_such_page_size(std::optional<std::int64_t> page_size, std::int64_t req
                               page_size ? reason.resource->name() : "hugepages",
                               format_bytes(requested, Rounding::up));
     return reason;
+}
+
+Reason none_there(const Host& host, const Resource& resource, std::optional<int> node,
+                  std::int64_t requested) {
+    const IdSet nodes = node ? IdSet{*node} : IdSet{};
+    const std::string where = node ? fmt::format(" on {}", nodes_text(nodes)) : "";
+    return {.code = resource.kind == Resource::Kind::cpu ? Code::cpu_not_available
+                    : node                               ? Code::insufficient_node_capacity
+                                                         : Code::insufficient_capacity,
+            .resource = resource,
+            .nodes = nodes,
+            .requested = requested,
+            .text = fmt::format("{}{}: needs {}, {} none", resource.name(), where,
+                                amount_text(host, resource, requested, Rounding::up),
+                                node ? "there is" : "host has")};
 }
 
 Reason over_quota(const Host& host, const Resource& resource, std::string_view table,

@@ -12,6 +12,10 @@
 
 namespace virtguard::core {
 
+/// "8 GiB", "4 vCPUs", "2 functions": an amount as it is spoken of.
+[[nodiscard]] std::string amount_text(const Host& host, const Resource& resource,
+                                      std::int64_t amount, Rounding rounding);
+
 /// "reserved 0-1, offline 6, absent 9": PUs by why guests may not use them.
 [[nodiscard]] std::string unusable_pus(const Host& host, const IdSet& pus);
 
@@ -23,6 +27,10 @@ namespace virtguard::core {
 /// page_size: nothing where the domain asks for the default size and the host has none.
 [[nodiscard]] Reason no_such_page_size(std::optional<std::int64_t> page_size,
                                        std::int64_t requested);
+
+/// Something is to be reserved where the host has none of it.
+[[nodiscard]] Reason none_there(const Host& host, const Resource& resource, std::optional<int> node,
+                                std::int64_t requested);
 
 /// A start asks for more than is left (below 0: over) of the quota of the table of
 /// [scheduler.accept].

@@ -381,7 +381,40 @@ bool Model::within_quota(const std::string& scheduler, const Demand& start,
 }
 
 Claims Model::held_by(const Domain& domain) const {
-    Claims claims = demand_of(domain).claims;
+    return somewhere(demand_of(domain).claims);
+}
+
+Demand Model::booked(const Resource& resource, std::optional<int> node, std::int64_t amount) const {
+    Demand demand;
+    const auto pool = pools_.find(resource);
+    Bits places = pool == pools_.end() ? 0 : pool->second.unbound;
+    if (node && resource == Resource::cpu())
+        places = node_cpus_.contains(*node) ? node_cpus_.at(*node) & shared_ : 0;
+    else if (node)
+        places = pool != pools_.end() && pool->second.allocatable.contains(*node) ? bit(*node) : 0;
+    demand.impossible = places == 0;
+    demand.claims[resource].push_back({places, resource.kind == Resource::Kind::hugepages, amount});
+    return demand;
+}
+
+std::int64_t Model::left_of(const Resource& resource, const Claim& claim,
+                            const std::vector<Claims>& guests) {
+    std::int64_t left = claim.amount;
+    for (const Claims& guest : guests)
+        if (const auto found = guest.find(resource); found != guest.end())
+            for (const Claim& each : found->second)
+                left -= (each.places & claim.places) != 0 ? each.amount : 0;
+    return std::max<std::int64_t>(0, left);
+}
+
+bool Model::admits_booking(const Demand& left, const Claims& held) const {
+    return !left.impossible && std::ranges::all_of(left.claims, [&](const auto& claims) {
+        return sum_of(claims.second) == 0 ||
+               fits_beside(claims.first, claims.second, of(held, claims.first));
+    });
+}
+
+Claims Model::somewhere(Claims claims) const {
     for (auto& [resource, of_resource] : claims)
         for (Claim& claim : of_resource)
             if (const auto pool = pools_.find(resource);

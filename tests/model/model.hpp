@@ -59,8 +59,19 @@ class Model {
     /// Whether a start fits beside what is held: rules (a) and (b).
     [[nodiscard]] bool admits(const Demand& start, const Claims& held) const;
 
-    /// Whether the schedulers' quotas allow a start beside guests, by scheduler, and all that is
-    /// held. Globs are a name, or the beginning of one and an asterisk.
+    /// What is booked of a resource: on a node, or wherever an unbound guest may lie.
+    [[nodiscard]] Demand booked(const core::Resource& resource, std::optional<int> node,
+                                std::int64_t amount) const;
+    /// What lies nowhere lies where an unbound guest may.
+    [[nodiscard]] Claims somewhere(Claims claims) const;
+    /// What of a claim is left when guests draw on it whose claims have a place in common with it.
+    [[nodiscard]] static std::int64_t left_of(const core::Resource& resource, const Claim& claim,
+                                              const std::vector<Claims>& guests);
+    /// Whether what is left of a booking fits beside what is held: rule (b) alone.
+    [[nodiscard]] bool admits_booking(const Demand& left, const Claims& held) const;
+
+    /// Whether the schedulers' quotas allow a start beside guests and bookings, by scheduler, and
+    /// all that is held. Globs are a name, or the beginning of one and an asterisk.
     [[nodiscard]] bool within_quota(const std::string& scheduler, const Demand& start,
                                     const std::vector<std::pair<std::string, Claims>>& guests,
                                     const Claims& held) const;

@@ -57,8 +57,12 @@ inline std::string broken_invariant(const Ledger& ledger) {
     for (const auto& [identity, entry] : ledger.guests())
         for (const Piece& piece : entry.demand.pieces)
             owned[entry.scheduler][piece.resource] += piece.amount;
+    for (const auto& [booking, reservation] : ledger.reservations())
+        for (const Piece& piece : ledger.booked(booking))
+            if (!booking.owner.empty() && piece.amount > 0)
+                owned[booking.owner][piece.resource] += piece.amount;
     if (owned != ledger.held_by_scheduler())
-        return "what a scheduler holds is not what its guests hold";
+        return "what a scheduler holds is not what its guests hold and what it has booked";
     std::map<Resource, Int128> booked;
     for (const auto& [resource, classes] : ledger.holdings().by_resource()) {
         if (classes.empty())
@@ -80,7 +84,7 @@ inline std::string broken_invariant(const Ledger& ledger) {
             if (!ledger.holdings().of(resource).contains(piece_class))
                 return "what a guest holds is missing";
     std::map<Resource, Int128> asked;
-    for (const auto& [name, reservation] : ledger.reservations())
+    for (const auto& [booking, reservation] : ledger.reservations())
         for (const Piece& piece : reservation.pieces)
             asked[piece.resource] += piece.amount;
     for (const auto& [resource, amount] : booked)

@@ -67,6 +67,21 @@ std::optional<std::string> booked_for(const Domain& domain, int shape) {
     return shape % 4 == 1 ? std::optional(identity_of(domain)) : std::nullopt;
 }
 
+/// For all of the default scheduler's guests, or for one.
+Booking booking_like(const Domain& domain, int shape) {
+    Booking booking{.domain = domain};
+    if (shape % 3 == 0)
+        booking = {
+            .amounts = {{{memory, shape % 2}, (1 + shape % 5) * gib}, {{cpu, {}}, 1 + shape % 4}}};
+    if (shape % 2 == 0)
+        booking.uuids = {*domain.uuid};
+    return booking;
+}
+
+ReservationId booking_id(int shape) {
+    return {"default-scheduler", fmt::format("for-{}", shape % 4)};
+}
+
 struct Event {
     int kind = 0;
     int guest = 0;
@@ -106,6 +121,13 @@ void happen(Guard& guard, const Event& event, Instant now) {
                                {Resource::hugepages(page_2m), {{0, 7 * page_2m}}}}}},
                             now);
         break;
+    case 9:
+        (void)guard.reserve(booking_id(event.shape), booking_like(domain, event.shape),
+                            event.shape % 5 == 0 ? Guard::IfShort::book : Guard::IfShort::refuse);
+        break;
+    case 10:
+        guard.cancel(booking_id(event.shape));
+        break;
     default:
         guard.reconcile({.began = now, .active = {domain}});
     }
@@ -116,6 +138,12 @@ rc::Gen<std::vector<Event>> events(int kinds) {
         rc::gen::build<Event>(rc::gen::set(&Event::kind, rc::gen::inRange(0, kinds)),
                               rc::gen::set(&Event::guest, rc::gen::inRange(0, 6)),
                               rc::gen::set(&Event::shape, rc::gen::inRange(0, 60))));
+}
+
+bool may_draw(const Reservation& reservation, const Guest& guest) {
+    if (const auto& booking = reservation.booking)
+        return booking->uuids.empty() || booking->uuids.contains(guest.domain.uuid.value());
+    return reservation.guest == guest.domain.name || reservation.guest == identity_of(guest.domain);
 }
 
 /// Whether all that can be drawn from what is booked is drawn, by a flow made for it alone.
@@ -140,9 +168,7 @@ bool as_much_as_can_be_is_drawn(const Ledger& ledger) {
                 IdSet& set = sets.emplace_back();
                 amounts.push_back(piece.amount);
                 for (int i = 0; const auto& [reservation, there] : booked) {
-                    const auto& by = reservation->guest;
-                    if ((by == guest.domain.name || by == identity) &&
-                        there->places.intersects(piece.places))
+                    if (may_draw(*reservation, guest) && there->places.intersects(piece.places))
                         set.insert(i);
                     ++i;
                 }
@@ -190,7 +216,7 @@ TEST_CASE("whatever happens in whatever order, what is held is the sum of who ho
     CHECK(rc::check([] {
         Guard guard(property_topology(false), property_policy(1));
         int second = 0;
-        for (const Event& event : *events(10)) {
+        for (const Event& event : *events(12)) {
             happen(guard, event, at(std::chrono::seconds(++second)));
             RC_ASSERT(broken_invariant(guard.ledger()) == "");
             RC_ASSERT(as_much_as_can_be_is_drawn(guard.ledger()));
@@ -206,13 +232,13 @@ TEST_CASE("when all are gone, nothing is held") {
     CHECK(rc::check([] {
         Guard guard(property_topology(false), property_policy(1));
         int second = 0;
-        for (const Event& event : *events(10))
+        for (const Event& event : *events(12))
             happen(guard, event, at(std::chrono::seconds(++second)));
         for (int number = 0; number < 6; ++number)
             guard.released(id(number), at(1h));
         guard.expire(at(2h));
-        for (const auto& [name, reservation] : std::map(guard.ledger().reservations()))
-            guard.reserve(name, {});
+        for (const auto& [name, reservation] : Reservations(guard.ledger().reservations()))
+            guard.cancel(name);
         guard.set_page_use({{0, page_2m, 0}, {1, page_2m, 0}});
         RC_ASSERT(guard.ledger().guests().empty());
         RC_ASSERT(guard.ledger().holdings().by_resource().empty());
@@ -255,11 +281,44 @@ TEST_CASE("no set of admitted guests is more than the host can carry") {
     }));
 }
 
+TEST_CASE("no set of admitted guests and of what is reserved is more than the host can carry") {
+    CHECK(rc::check([] {
+        Guard guard(property_topology(false), property_policy(*rc::gen::inRange(0, 60)));
+        int second = 0;
+        for (Event event : *rc::gen::resize(40, events(2))) {
+            if (event.shape % 5 != 0) // that would be by force
+                event.kind *= 9;
+            happen(guard, event, at(std::chrono::seconds(++second)));
+            RC_ASSERT(all_is_carried(guard));
+        }
+    }));
+}
+
+TEST_CASE("what is refused to be reserved leaves no trace, and what is there is not booked again") {
+    CHECK(rc::check([] {
+        Guard guard(property_topology(false), property_policy(1));
+        int second = 0;
+        for (const Event& event : *events(12))
+            happen(guard, event, at(std::chrono::seconds(++second)));
+        const int shape = *rc::gen::inRange(0, 60);
+        const Holdings before = guard.ledger().holdings();
+        const Booking booking = booking_like(property_guest(3, shape), shape);
+        const bool admitted =
+            guard.reserve(booking_id(shape), booking, Guard::IfShort::refuse).admitted();
+        RC_ASSERT(admitted || guard.ledger().holdings() == before);
+        RC_ASSERT(broken_invariant(guard.ledger()) == "");
+        const Holdings once = guard.ledger().holdings();
+        RC_ASSERT(guard.reserve(booking_id(shape), booking, Guard::IfShort::refuse).admitted() ==
+                  admitted);
+        RC_ASSERT(guard.ledger().holdings() == once);
+    }));
+}
+
 TEST_CASE("a start that was refused leaves no trace, and asking leaves none either") {
     CHECK(rc::check([] {
         Guard guard(property_topology(false), property_policy(1));
         int second = 0;
-        for (const Event& event : *events(10))
+        for (const Event& event : *events(12))
             happen(guard, event, at(std::chrono::seconds(++second)));
         guard.expire(at(1h)); // check counts kept places as free
         const Domain domain = property_guest(7, *rc::gen::inRange(0, 60));

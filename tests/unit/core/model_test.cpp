@@ -260,6 +260,13 @@ struct Tally {
     std::uint64_t decisions = 0;
     std::uint64_t admitted = 0;
     std::map<Code, std::uint64_t> refused; ///< by the last of the reasons
+    std::uint64_t reservations = 0;
+};
+
+using BookedId = std::pair<std::string, Resource>;
+struct BookedAmount {
+    std::optional<int> node{};
+    std::int64_t amount = 0;
 };
 
 /// One host with its ledger, and the same as the model sees it.
@@ -278,7 +285,7 @@ class Trial {
 
   private:
     void happen(Tally& tally) {
-        switch (dice_.below(16)) {
+        switch (dice_.below(20)) {
         case 0:
             return release();
         case 1:
@@ -290,6 +297,12 @@ class Trial {
         case 4:
         case 5:
             return occupy();
+        case 6:
+        case 7:
+        case 8:
+            return reserve(tally);
+        case 9:
+            return cancel();
         default:
             if (guests_.size() < 8)
                 start(tally);
@@ -298,14 +311,13 @@ class Trial {
 
     void start(Tally& tally) {
         const Domain domain = random_domain(dice_, topology_, next_++);
-        const Demand demand = make_demand(domain, host_, policy_);
-        const Decision decision =
-            decide(domain, demand, ledger_.holdings(), ledger_.held_by_scheduler(), host_, policy_);
+        const Decision decision = decided(domain);
         const model::Model model(topology_, policy_);
         const model::Demand asked = model.demand_of(domain);
+        const model::Claims others = held(model, &domain);
         const bool expected =
-            model.admits(asked, held(model)) &&
-            model.within_quota(domain.scheduler, asked, guests(model), held(model));
+            model.admits(asked, others) &&
+            model.within_quota(domain.scheduler, asked, by_scheduler(model, &domain), others);
         if (decision.admitted() != expected)
             FAIL("core " << (decision.admitted() ? "admits " : "refuses ")
                          << refusal_line(domain.name, decision));
@@ -317,6 +329,72 @@ class Trial {
             ++tally.refused[decision.reasons.back().code];
         if (expected || dice_.one_in(6)) // one that runs all the same: the host is over then
             put(domain);
+    }
+
+    Decision decided(const Domain& domain) {
+        const Demand demand = make_demand(domain, host_, policy_);
+        const Ledger::Others others(ledger_, domain, domain.scheduler, demand,
+                                    /*with_returning=*/true);
+        return decide(domain, demand, ledger_.holdings(), ledger_.held_by_scheduler(), host_,
+                      policy_);
+    }
+
+    /// A scheduler books again what it has of a resource, in place of that. More than one amount of
+    /// a resource could be drawn on in several ways.
+    void reserve(Tally& tally) {
+        const BookedId id{dice_.one_in(2) ? "ab" : dice_.one_in(2) ? "a" : "b", random_resource()};
+        BookedAmount booked{.amount = 1 + dice_.below(4)};
+        if (dice_.one_in(2))
+            booked.node = dice_.one_in(20) ? 9 : topology_.nodes.back().id;
+        booked.amount = reserved_amount(id.second, booked.amount).value();
+        const model::Model model(topology_, policy_);
+        const auto old = booked_.extract(id);
+        booked_[id] = booked;
+        const model::Demand left = left_of(model, id, nullptr);
+        booked_.erase(id);
+        const model::Claims others = held(model, nullptr);
+        const bool expected =
+            model.admits_booking(left, others) &&
+            model.within_quota(id.first, left, by_scheduler(model, nullptr), others);
+        const bool by_force = dice_.one_in(8);
+        if (is_reserved(id, booked, by_force) != expected)
+            FAIL("core " << (expected ? "refuses " : "admits ") << booked.amount << " of "
+                         << id.second.name() << " for " << id.first);
+        ++tally.reservations;
+        if (expected || by_force)
+            booked_[id] = booked;
+        else if (old)
+            booked_[id] = old.mapped();
+    }
+
+    Resource random_resource() {
+        if (dice_.one_in(3))
+            return Resource::hugepages(page_sizes[static_cast<std::size_t>(dice_.below(3))]);
+        return dice_.one_in(2) ? Resource::cpu() : Resource::memory();
+    }
+
+    /// What core answers, which is undone where it refuses, unless by force.
+    bool is_reserved(const BookedId& id, const BookedAmount& booked, bool by_force) {
+        const Booking booking{.amounts = {{{id.second, booked.node}, booked.amount}}};
+        Demand demand = make_demand(booking, host_, policy_);
+        Ledger::Trial trial(ledger_, {id.first, id.second.name()},
+                            Reservation::of(booking, host_, policy_));
+        demand.pieces = trial.added();
+        const bool admitted =
+            decide_reservation(id.first, demand, /*is_of_one_guest=*/false, ledger_.holdings(),
+                               ledger_.held_by_scheduler(), host_, policy_)
+                .admitted();
+        if (admitted || by_force)
+            trial.keep();
+        return admitted;
+    }
+
+    void cancel() {
+        if (booked_.empty())
+            return;
+        const BookedId id = booked_.begin()->first;
+        booked_.erase(id);
+        ledger_.cancel({id.first, id.second.name()});
     }
 
     void put(const Domain& domain) {
@@ -422,7 +500,8 @@ class Trial {
         std::vector<Piece> pieces;
         add_extra(dice_.one_in(2) ? Resource::cpu() : Resource::memory(), 1 + dice_.below(3),
                   /*whole=*/false, pieces);
-        ledger_.reserve(fmt::format("booking-{}", next_++), {pieces, std::nullopt});
+        ledger_.reserve({.owner = {}, .name = fmt::format("booking-{}", next_++)},
+                        {.pieces = pieces});
     }
 
     void charge_foreign() {
@@ -437,16 +516,41 @@ class Trial {
         ledger_.set_foreign(pieces);
     }
 
-    model::Claims held(const model::Model& model) const {
+    /// What guests of the owner, and a start, leave of what is booked.
+    model::Demand left_of(const model::Model& model, const BookedId& id,
+                          const Domain* start) const {
+        const BookedAmount& booked = booked_.at(id);
+        model::Demand demand = model.booked(id.second, booked.node, booked.amount);
+        std::vector<model::Claims> drawing;
+        for (const auto& [name, domain] : guests_)
+            if (domain.scheduler == id.first)
+                drawing.push_back(model.held_by(domain));
+        if (start != nullptr && start->scheduler == id.first)
+            drawing.push_back(model.demand_of(*start).claims);
+        demand.claims = model.somewhere(std::move(demand.claims));
+        for (model::Claim& claim : demand.claims[id.second])
+            claim.amount = model::Model::left_of(id.second, claim, drawing);
+        return demand;
+    }
+
+    model::Claims held(const model::Model& model, const Domain* start = nullptr) const {
         model::Claims claims = extra_;
+        for (const auto& [id, booked] : booked_) {
+            const model::Demand left = left_of(model, id, start);
+            for (const model::Claim& claim : left.claims.at(id.second))
+                claims[id.second].push_back(claim);
+        }
         for (const auto& [name, domain] : guests_)
             for (const auto& [resource, of_guest] : held_by(model, domain))
                 claims[resource].insert(claims[resource].end(), of_guest.begin(), of_guest.end());
         return claims;
     }
 
-    std::vector<std::pair<std::string, model::Claims>> guests(const model::Model& model) const {
+    std::vector<std::pair<std::string, model::Claims>> by_scheduler(const model::Model& model,
+                                                                    const Domain* start) const {
         std::vector<std::pair<std::string, model::Claims>> result;
+        for (const auto& [id, booked] : booked_)
+            result.emplace_back(id.first, left_of(model, id, start).claims);
         for (const auto& [name, domain] : guests_)
             result.emplace_back(domain.scheduler, model.held_by(domain));
         return result;
@@ -482,7 +586,9 @@ class Trial {
     Ledger ledger_;
     std::map<std::string, Domain> guests_;
     std::map<std::string, Residency> resident_;
-    model::Claims extra_; ///< booked or foreign
+    /// By owner and resource.
+    std::map<BookedId, BookedAmount> booked_;
+    model::Claims extra_; ///< booked for nobody, or foreign
     bool foreign_ = false;
     int next_ = 0;
 };
@@ -521,5 +627,6 @@ TEST_CASE("verdict and free are the brute-force model's") {
     for (const auto& [code, count] : tally.refused)
         refused += fmt::format(", {} {}", count, code_name(code));
     WARN(tally.decisions << " decisions on " << seed - first << " hosts from seed " << first << ": "
-                         << tally.admitted << " admitted" << refused);
+                         << tally.admitted << " admitted" << refused << "; " << tally.reservations
+                         << " reservations");
 }
