@@ -25,10 +25,12 @@ _virtguardctl() {
         [policy]='' [policy check]='' [policy show]='--json' [policy diff]='--json'
         [overcommit]='--json' [overcommit get]='--json' [overcommit set]='' [overcommit reset]=''
         [mode]='--message --json'
+        [reservation]='--json' [reservation list]='--json' [reservation cancel]=''
+        [reservation add]='--xml --uuid --match --expires --force' [reservation renew]='--expires'
         [doctor]='--ledger --guests --libvirt-uri --policy-dir --root --json'
         [simulate]='--topology --pages --policy --json'
     )
-    local commands='status nodes domains export recent watch metrics check explain policy overcommit mode doctor simulate'
+    local commands='status nodes domains export recent watch metrics check explain policy overcommit mode reservation doctor simulate'
 
     local command='' index word
     for ((index = 1; index < COMP_CWORD; index++)); do
@@ -39,7 +41,7 @@ _virtguardctl() {
         *)
             if [[ -z $command ]]; then
                 command=$word
-            elif [[ $command == policy || $command == overcommit ]]; then
+            elif [[ $command == policy || $command == overcommit || $command == reservation ]]; then
                 command="$command $word"
             fi
             ;;
@@ -50,8 +52,9 @@ _virtguardctl() {
     --color) _virtguardctl_words 'auto always never' "$current" && return ;;
     --format) _virtguardctl_words 'machinepool hypervisor placement' "$current" && return ;;
     --libvirt-uri) _virtguardctl_words 'qemu:///system' "$current" && return ;;
-    --socket | --policy | --policy-dir | --root | --topology) _virtguardctl_files "$current" && return ;;
-    --name | --pages | --message) return ;;
+    --expires) _virtguardctl_words '15min never' "$current" && return ;;
+    --xml | --socket | --policy | --policy-dir | --root | --topology) _virtguardctl_files "$current" && return ;;
+    --name | --pages | --message | --uuid | --match) return ;;
     esac
     if [[ $current == -* ]]; then
         [[ -n $command ]] || common+=' --version'
@@ -61,6 +64,7 @@ _virtguardctl() {
     case $command in
     '') _virtguardctl_words "$commands" "$current" ;;
     policy) _virtguardctl_words 'check show diff' "$current" ;;
+    reservation) _virtguardctl_words 'list add renew cancel' "$current" ;;
     overcommit) _virtguardctl_words 'get set reset' "$current" ;;
     mode) _virtguardctl_words 'enforce observe off maintenance reset' "$current" ;;
     'overcommit set' | 'overcommit reset') _virtguardctl_words 'cpu memory' "$current" ;;

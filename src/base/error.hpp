@@ -18,6 +18,7 @@ enum class Errc {
     invalid,     ///< well-formed input that says something impossible
     not_found,   ///< the thing named is not there
     unavailable, ///< it may work later
+    refused,     ///< what is asked for does not fit, or a policy forbids it
     limit,       ///< larger than we are willing to take
     io,          ///< the kernel said no
 };

@@ -95,6 +95,12 @@ int append(sd_bus_message* message, const core::Quantities& amounts) {
     });
 }
 
+int append(sd_bus_message* message, const core::ShownAmounts& amounts) {
+    return append_array(message, "{sx}", amounts, [&](const auto& entry) {
+        return sd_bus_message_append(message, "{sx}", entry.first.c_str(), entry.second);
+    });
+}
+
 int append(sd_bus_message* message, const std::map<core::Resource, Ratio>& ratios) {
     return append_array(message, "{ss}", ratios, [&](const auto& entry) {
         return sd_bus_message_append(message, "{ss}", entry.first.name().c_str(),

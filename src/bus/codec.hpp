@@ -37,6 +37,8 @@ inline constexpr const char* signature<std::vector<core::Resource>> = "as";
 template <>
 inline constexpr const char* signature<core::Quantities> = "a{sx}";
 template <>
+inline constexpr const char* signature<core::ShownAmounts> = "a{sx}";
+template <>
 inline constexpr const char* signature<std::map<core::Resource, Ratio>> = "a{ss}";
 template <>
 inline constexpr const char* signature<std::vector<core::ShownPiece>> = "a(sxsb)";
@@ -51,6 +53,7 @@ int append(sd_bus_message* message, const std::optional<WallTime>& time);
 int append(sd_bus_message* message, const std::vector<std::string>& texts);
 int append(sd_bus_message* message, const std::vector<core::Resource>& resources);
 int append(sd_bus_message* message, const core::Quantities& amounts);
+int append(sd_bus_message* message, const core::ShownAmounts& amounts);
 int append(sd_bus_message* message, const std::map<core::Resource, Ratio>& ratios);
 int append(sd_bus_message* message, const std::vector<core::ShownPiece>& pieces);
 int append(sd_bus_message* message, const std::vector<core::Reason>& reasons);

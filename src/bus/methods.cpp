@@ -8,6 +8,7 @@
 
 #include "bus/codec.hpp"
 #include "bus/names.hpp"
+#include "bus/reserve_call.hpp"
 
 namespace virtguard::bus {
 
@@ -22,6 +23,8 @@ const char* error_name(Errc code) {
         return "org.virtguard1.Error.BadPolicy";
     case Errc::not_found:
         return "org.virtguard1.Error.NoSuchDomain";
+    case Errc::refused:
+        return "org.virtguard1.Error.Refused";
     case Errc::limit:
         return "org.virtguard1.Error.TooLong";
     case Errc::unavailable:
@@ -34,6 +37,30 @@ const char* error_name(Errc code) {
 int reply_error(sd_bus_message* call, const Error& error) {
     return sd_bus_reply_method_errorf(call, error_name(error.code), "%s",
                                       valid_utf8(error.what).c_str());
+}
+
+/// The same of orders.
+const char* order_error_name(Errc code) {
+    switch (code) {
+    case Errc::invalid:
+        return SD_BUS_ERROR_INVALID_ARGS;
+    case Errc::not_found:
+        return "org.virtguard1.Error.NoSuchReservation";
+    case Errc::limit:
+        return SD_BUS_ERROR_LIMITS_EXCEEDED;
+    case Errc::syntax:
+    case Errc::refused:
+    case Errc::unavailable:
+    case Errc::io:
+        return error_name(code);
+    }
+    std::unreachable();
+}
+
+int reply_order(sd_bus_message* call, const Result<>& done) {
+    return done ? sd_bus_reply_method_return(call, "")
+                : sd_bus_reply_method_errorf(call, order_error_name(done.error().code), "%s",
+                                             valid_utf8(done.error().what).c_str());
 }
 
 /// A text argument of at most so many bytes.
@@ -114,6 +141,19 @@ void append_domain(Appender& to, const std::string& path, const core::GuestRepor
         .close();
 }
 
+constexpr const char* reservation_type = "(ssa{sx}a{sx}t)";
+constexpr std::size_t reservations_per_turn = 4; // of 64 amounts each at most
+
+void append_reservation(Appender& to, const core::ReservationReport& reservation) {
+    to.open(SD_BUS_TYPE_STRUCT, "ssa{sx}a{sx}t")
+        .add(reservation.id.owner)
+        .add(reservation.id.name)
+        .add(reservation.asked)
+        .add(reservation.booked)
+        .add(reservation.expiry)
+        .close();
+}
+
 void append_decision(Appender& to, const core::DecidedStart& start) {
     to.open(SD_BUS_TYPE_STRUCT, "tssssa(sssxxxss)")
         .add(std::optional(start.time))
@@ -153,6 +193,18 @@ const sd_bus_vtable Methods::vtable[] = {
                             call<&Methods::reset_overcommit>, SD_BUS_VTABLE_UNPRIVILEGED),
     SD_BUS_METHOD_WITH_ARGS("SetMode", SD_BUS_ARGS("s", mode, "s", message), SD_BUS_NO_RESULT,
                             call<&Methods::set_mode>, SD_BUS_VTABLE_UNPRIVILEGED),
+    SD_BUS_METHOD_WITH_ARGS(
+        "Reserve", SD_BUS_ARGS("s", owner, "s", name, "a{sx}", resources, "a{sv}", options),
+        SD_BUS_NO_RESULT, call<&Methods::reserve>, SD_BUS_VTABLE_UNPRIVILEGED),
+    SD_BUS_METHOD_WITH_ARGS("RenewReservation", SD_BUS_ARGS("s", owner, "s", name, "t", expiry),
+                            SD_BUS_NO_RESULT, call<&Methods::renew_reservation>,
+                            SD_BUS_VTABLE_UNPRIVILEGED),
+    SD_BUS_METHOD_WITH_ARGS("CancelReservation", SD_BUS_ARGS("s", owner, "s", name),
+                            SD_BUS_NO_RESULT, call<&Methods::cancel_reservation>,
+                            SD_BUS_VTABLE_UNPRIVILEGED),
+    SD_BUS_METHOD_WITH_ARGS("ListReservations", SD_BUS_NO_ARGS,
+                            SD_BUS_RESULT("a(ssa{sx}a{sx}t)", reservations),
+                            call<&Methods::list_reservations>, SD_BUS_VTABLE_UNPRIVILEGED),
     SD_BUS_METHOD_WITH_ARGS("Reload", SD_BUS_NO_ARGS, SD_BUS_NO_RESULT, call<&Methods::reload>,
                             SD_BUS_VTABLE_UNPRIVILEGED),
     SD_BUS_METHOD_WITH_ARGS("Resync", SD_BUS_NO_ARGS, SD_BUS_NO_RESULT, call<&Methods::resync>,
@@ -256,18 +308,54 @@ int Methods::set_mode(sd_bus_message* message) {
     return carry_out(message, core::read_set_mode(*mode, *reason));
 }
 
+int Methods::reserve(sd_bus_message* message) {
+    return carry_out(message, read_reserve_call(message));
+}
+
+int Methods::renew_reservation(sd_bus_message* message) {
+    const char* owner = nullptr;
+    const char* name = nullptr;
+    std::uint64_t microseconds = 0;
+    if (const int r = sd_bus_message_read(message, "sst", &owner, &name, &microseconds); r < 0)
+        return r;
+    const auto expiry = core::read_expiry(microseconds);
+    return carry_out(message, expiry ? core::read_renew({owner, name}, *expiry)
+                                     : std::unexpected(expiry.error()));
+}
+
+int Methods::cancel_reservation(sd_bus_message* message) {
+    const char* owner = nullptr;
+    const char* name = nullptr;
+    if (const int r = sd_bus_message_read(message, "ss", &owner, &name); r < 0)
+        return r;
+    return carry_out(message, core::read_cancel({owner, name}));
+}
+
+int Methods::list_reservations(sd_bus_message* message) {
+    auto part = [this, all = std::optional<std::vector<core::ReservationReport>>(),
+                 next = std::size_t{0}](sd_bus_message* answer) mutable {
+        if (!all)
+            all = actions_.reservations();
+        Appender to(answer);
+        const std::size_t end = std::min(next + reservations_per_turn, all->size());
+        for (; next < end; ++next)
+            append_reservation(to, (*all)[next]);
+        return to.error() < 0 ? to.error() : next < all->size() ? 1 : 0;
+    };
+    answers_.ask(message, reservation_type, std::move(part));
+    return 1;
+}
+
 /// Only who may give orders learns what is wrong with one.
 int Methods::carry_out(sd_bus_message* message, Result<core::Order> order) {
     return authority_.ask(
         message, [this, order = std::move(order)](MessagePtr call, std::uint32_t user) {
             if (!order) {
-                (void)sd_bus_reply_method_errorf(call.get(), SD_BUS_ERROR_INVALID_ARGS, "%s",
-                                                 valid_utf8(order.error().what).c_str());
+                (void)reply_order(call.get(), fail(Errc::invalid, "{}", order.error().what));
                 return;
             }
-            actions_.order(*order, user, [call = std::move(call)](Result<> done) {
-                (void)(done ? sd_bus_reply_method_return(call.get(), "")
-                            : reply_error(call.get(), done.error()));
+            actions_.order(*order, user, [call = std::move(call)](const Result<>& done) {
+                (void)reply_order(call.get(), done);
             });
         });
 }

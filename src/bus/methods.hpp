@@ -32,8 +32,10 @@ struct Actions {
     std::function<Result<core::Outcome>(const std::string& domain)> explain;
     /// The last starts, the latest first.
     std::function<std::vector<core::DecidedStart>(std::size_t most)> recent;
-    /// Does what the user ordered. Errors, when it is done but not kept: io, unavailable.
+    /// Does what the user ordered. Errors: of a reservation as daemon::Reservations has them; when
+    /// it is done but not kept: io, unavailable.
     std::function<void(core::Order, std::uint32_t user, Done)> order;
+    std::function<std::vector<core::ReservationReport>()> reservations;
     /// Loads the policy anew. Errors: invalid (then it says what is wrong), unavailable.
     std::function<void(Done)> reload;
     /// Has libvirt asked soon what runs.
@@ -74,6 +76,10 @@ class Methods {
     [[nodiscard]] int set_overcommit(sd_bus_message* message);
     [[nodiscard]] int reset_overcommit(sd_bus_message* message);
     [[nodiscard]] int set_mode(sd_bus_message* message);
+    [[nodiscard]] int reserve(sd_bus_message* message);
+    [[nodiscard]] int renew_reservation(sd_bus_message* message);
+    [[nodiscard]] int cancel_reservation(sd_bus_message* message);
+    [[nodiscard]] int list_reservations(sd_bus_message* message);
     [[nodiscard]] int carry_out(sd_bus_message* message, Result<core::Order> order);
     [[nodiscard]] int reload(sd_bus_message* message);
     [[nodiscard]] int resync(sd_bus_message* message);

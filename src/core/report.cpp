@@ -97,6 +97,30 @@ NodeReport report_node(const Host& host, int node, const std::vector<Resource>& 
     return report;
 }
 
+/// Empty where a piece may lie on any.
+IdSet shown_nodes(const Host& host, const Piece& piece) {
+    const Pool* pool = host.pool(piece.resource);
+    const bool anywhere = pool == nullptr || piece.places == pool->unbound ||
+                          std::ranges::all_of(pool->places, [&](const auto& place) {
+                              return piece.places.contains(place.first);
+                          });
+    return anywhere ? IdSet{} : host.nodes_of(piece.resource, piece.places);
+}
+
+ShownAmounts shown_amounts(const Host& host, const std::vector<Piece>& pieces) {
+    ShownAmounts amounts;
+    for (const Piece& piece : pieces) {
+        if (piece.amount == 0)
+            continue;
+        const IdSet nodes = shown_nodes(host, piece);
+        std::int64_t& amount =
+            amounts[nodes.empty() ? piece.resource.name()
+                                  : fmt::format("{}@{}", piece.resource.name(), nodes.text())];
+        amount = saturate(Int128{amount} + piece.amount);
+    }
+    return amounts;
+}
+
 } // namespace
 
 Report make_report(const Host& host, const Holdings& held) {
@@ -129,14 +153,29 @@ Report make_report(const Host& host, const Holdings& held) {
 
 std::vector<ShownPiece> shown_pieces(const Host& host, const Demand& demand) {
     std::vector<ShownPiece> result;
-    for (const Piece& piece : demand.pieces) {
-        const Pool* pool = host.pool(piece.resource);
-        const bool anywhere = pool == nullptr || piece.places == pool->unbound ||
-                              std::ranges::all_of(pool->places, [&](const auto& place) {
-                                  return piece.places.contains(place.first);
-                              });
-        const IdSet nodes = anywhere ? IdSet{} : host.nodes_of(piece.resource, piece.places);
-        result.push_back({piece.resource, piece.amount, nodes, piece.whole});
+    for (const Piece& piece : demand.pieces)
+        result.push_back({piece.resource, piece.amount, shown_nodes(host, piece), piece.whole});
+    return result;
+}
+
+std::vector<ReservationReport> reservation_reports(const RunTime& run_time, const Ledger& ledger,
+                                                   const Host& host) {
+    std::vector<ReservationReport> result;
+    for (const auto& [id, made] : run_time.reservations) {
+        const auto kept = ledger.reservations().find(id);
+        if (kept == ledger.reservations().end())
+            continue;
+        ReservationReport report{.id = id,
+                                 .uuids = made.booking.uuids,
+                                 .match = made.booking.match,
+                                 .expiry = made.expiry,
+                                 .origin = origin_text(made.by)};
+        for (const auto& [part, amount] : made.booking.amounts)
+            report.asked[part.text()] = amount;
+        if (made.booking.domain)
+            report.asked = shown_amounts(host, kept->second.pieces);
+        report.booked = shown_amounts(host, ledger.booked(id));
+        result.push_back(std::move(report));
     }
     return result;
 }

@@ -15,6 +15,7 @@
 #include "core/advice.hpp"
 #include "core/host.hpp"
 #include "core/ledger.hpp"
+#include "core/run_time.hpp"
 
 namespace virtguard::core {
 
@@ -99,6 +100,25 @@ struct GuestReport {
 [[nodiscard]] std::vector<GuestReport> guest_reports(const Ledger& ledger,
                                                      const SchedulerPolicy& policy);
 
+/// Amounts by "memory" and, of what may not lie wherever an unbound guest may, "memory@0-1".
+using ShownAmounts = std::map<std::string, std::int64_t>;
+
+/// A reservation as views show it.
+struct ReservationReport {
+    ReservationId id;
+    ShownAmounts asked{};
+    ShownAmounts booked{}; ///< what no guest has drawn of it, without zeros
+    std::set<Uuid> uuids{};
+    std::string match{};
+    std::optional<WallTime> expiry{}; ///< nothing: never
+    std::string origin{};             ///< who made it, and when
+
+    friend bool operator==(const ReservationReport&, const ReservationReport&) = default;
+};
+/// By owner and name.
+[[nodiscard]] std::vector<ReservationReport>
+reservation_reports(const RunTime& run_time, const Ledger& ledger, const Host& host);
+
 /// The daemon's whole status.
 struct Status {
     std::string version;
@@ -115,6 +135,7 @@ struct Status {
     /// where it is not known.
     std::optional<std::int64_t> foreign_memory;
     std::vector<GuestReport> guests;
+    std::vector<ReservationReport> reservations;
 
     friend bool operator==(const Status&, const Status&) = default;
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <utility>
 
 #include <fmt/chrono.h>
@@ -33,6 +34,54 @@ void carry_out(RunTime& run_time, const ResetMode&, const Setter&) {
     run_time.mode.reset();
 }
 
+std::optional<WallTime> end_of(const Expiry& expiry, WallTime ordered) {
+    if (const auto* lifetime = std::get_if<std::chrono::microseconds>(&expiry))
+        return ordered + *lifetime;
+    const auto* end = std::get_if<WallTime>(&expiry);
+    return end == nullptr ? std::nullopt : std::optional(*end);
+}
+
+void carry_out(RunTime& run_time, const Reserve& order, const Setter& by) {
+    run_time.reservations[order.id] = {order.booking, end_of(order.expiry, by.time), by};
+}
+
+void carry_out(RunTime& run_time, const RenewReservation& order, const Setter& by) {
+    run_time.reservations.at(order.id).expiry = end_of(order.expiry, by.time);
+}
+
+void carry_out(RunTime& run_time, const CancelReservation& order, const Setter&) {
+    run_time.reservations.erase(order.id);
+}
+
+std::string text_of(const ReservationId& id) {
+    return fmt::format("reservation {} of {}", printable(id.name), printable(id.owner));
+}
+
+std::string text_of(const Expiry& expiry) {
+    if (const auto* lifetime = std::get_if<std::chrono::microseconds>(&expiry))
+        return fmt::format(
+            "for {}",
+            format_duration(std::chrono::duration_cast<std::chrono::milliseconds>(*lifetime)));
+    const auto* end = std::get_if<WallTime>(&expiry);
+    return end == nullptr ? "for ever" : fmt::format("until {}", time_text(*end));
+}
+
+std::string text_of(const Reserve& order) {
+    std::string what;
+    for (const auto& [part, amount] : order.booking.amounts)
+        what += fmt::format("{}{} = {}", what.empty() ? "" : ", ", part.text(), amount);
+    return fmt::format("{}: {} {}{}", text_of(order.id), what.empty() ? "a domain" : what,
+                       text_of(order.expiry), order.force ? ", by force" : "");
+}
+
+std::string text_of(const RenewReservation& order) {
+    return fmt::format("{} {}", text_of(order.id), text_of(order.expiry));
+}
+
+std::string text_of(const CancelReservation& order) {
+    return fmt::format("{} cancelled", text_of(order.id));
+}
+
 std::string text_of(const SetOvercommit& order) {
     return fmt::format("overcommit.{} = {}", toml_key(order.resource.name()), order.ratio.text());
 }
@@ -52,22 +101,96 @@ std::string text_of(const ResetMode&) {
     return "mode as in the files";
 }
 
-bool is_control(char letter) {
-    constexpr char last = 0x1f;
-    constexpr char erase = 0x7f;
-    return (letter >= 0 && letter <= last) || letter == erase;
+Result<Booking> read_booking(const ReserveWords& words) {
+    Booking booking{.amounts = {}, .domain = std::nullopt, .uuids = {}, .match = words.match};
+    for (const auto& [text, asked] : words.amounts) {
+        const auto part = ReservedPart::parse(text);
+        if (!part)
+            return std::unexpected(part.error());
+        const auto amount = reserved_amount(part->resource, asked);
+        if (!amount)
+            return context(amount.error(), part->text());
+        booking.amounts[*part] = *amount; // "hugepages-2Mi" has other spellings
+    }
+    for (const std::string& text : words.uuids) {
+        const auto uuid = Uuid::parse(text);
+        if (!uuid)
+            return fail(Errc::invalid, "uuids: {} is no UUID", quote(text));
+        booking.uuids.insert(*uuid);
+    }
+    return booking;
+}
+
+/// As text, what the domain of a booking names may be large.
+std::size_t size_of_texts(const Domain& domain) {
+    std::size_t size = 0;
+    for (const VcpuGroup& group : domain.vcpus)
+        size += group.cpus ? group.cpus->text().size() : 0;
+    for (const Disk& disk : domain.disks)
+        size += disk.image.path.size() + disk.image.format.size();
+    for (const MemoryPart& part : domain.memory)
+        size += part.bound_to ? part.bound_to->text().size() : 0;
+    return size;
+}
+
+Result<> check_lifetime(const Expiry& expiry) {
+    const auto* lifetime = std::get_if<std::chrono::microseconds>(&expiry);
+    constexpr std::chrono::days longest{366};
+    if (lifetime != nullptr && (lifetime->count() <= 0 || *lifetime > longest))
+        return fail(Errc::invalid, "expiry: expected above 0, at most a year, or never");
+    return {};
+}
+
+std::size_t different_matches(const RunTime& run_time) {
+    std::set<std::string> matches;
+    for (const auto& [id, each] : run_time.reservations)
+        if (!each.booking.match.empty())
+            matches.insert(each.booking.match);
+    return matches.size();
+}
+
+Result<> check_order(const RunTime& before, const Reserve& order) {
+    RunTime after = before;
+    carry_out(after, order, Setter{});
+    if (after.reservations.size() > max_reservations)
+        return fail(Errc::limit, "there are {} reservations, which is the most", max_reservations);
+    if (different_matches(after) > max_matches)
+        return fail(Errc::limit, "there are {} different matches, which is the most", max_matches);
+    return {};
+}
+
+Result<> check_there(const RunTime& before, const ReservationId& id) {
+    if (before.reservations.contains(id))
+        return {};
+    return fail(Errc::not_found, "{} has no reservation {}", quote(id.owner), quote(id.name));
+}
+
+Result<> check_order(const RunTime& before, const RenewReservation& order) {
+    return check_there(before, order.id);
+}
+
+Result<> check_order(const RunTime& before, const CancelReservation& order) {
+    return check_there(before, order.id);
+}
+
+template <class Other>
+Result<> check_order(const RunTime&, const Other&) {
+    return {};
 }
 
 } // namespace
+
+std::string time_text(WallTime time) {
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
+    return fmt::format("{:%F %T} UTC", fmt::gmtime(std::chrono::system_clock::to_time_t(seconds)));
+}
 
 std::string user_text(const Setter& setter) {
     return setter.user.empty() ? fmt::format("uid {}", setter.uid) : printable(setter.user);
 }
 
 std::string origin_text(const Setter& setter) {
-    const auto seconds = std::chrono::floor<std::chrono::seconds>(setter.time);
-    return fmt::format("run time by {} at {:%F %T} UTC", user_text(setter),
-                       fmt::gmtime(std::chrono::system_clock::to_time_t(seconds)));
+    return fmt::format("run time by {} at {}", user_text(setter), time_text(setter.time));
 }
 
 Policy in_force(Policy files, const RunTime& run_time) {
@@ -112,7 +235,7 @@ Result<Order> read_set_mode(std::string_view mode, std::string_view message) {
         return fail(Errc::invalid, "message: expected none but for maintenance");
     if (message.size() > max_message)
         return fail(Errc::invalid, "message: longer than {} bytes", max_message);
-    if (std::ranges::any_of(message, is_control))
+    if (has_control(message))
         return fail(Errc::invalid, "message: expected one line without control characters");
     if (mode == "maintenance")
         return SetMode{std::nullopt, std::string(message)};
@@ -125,8 +248,90 @@ Result<Order> read_set_mode(std::string_view mode, std::string_view message) {
                 quote(mode));
 }
 
+Result<Order> read_reserve(ReserveWords words) {
+    if (auto checked = check(words.id); !checked)
+        return std::unexpected(checked.error());
+    if (words.amounts.empty() == words.xml.empty())
+        return fail(Errc::invalid, "expected either amounts or the XML of a domain");
+    if (words.xml.size() > max_reservation_xml)
+        return fail(Errc::invalid, "xml: longer than {} bytes", max_reservation_xml);
+    auto booking = read_booking(words);
+    if (!booking)
+        return std::unexpected(booking.error());
+    if (auto checked = check(*booking); !checked)
+        return std::unexpected(checked.error());
+    if (auto checked = check_lifetime(words.expiry); !checked)
+        return std::unexpected(checked.error());
+    return Reserve{std::move(words.id), *std::move(booking), std::move(words.xml), words.expiry,
+                   words.force};
+}
+
+Result<> check(const Booking& booking) {
+    if (booking.amounts.size() > max_reserved_parts)
+        return fail(Errc::invalid, "more than {} amounts", max_reserved_parts);
+    if (booking.uuids.size() > max_reservation_uuids)
+        return fail(Errc::invalid, "uuids: more than {}", max_reservation_uuids);
+    if (booking.match.size() > max_match)
+        return fail(Errc::invalid, "match: longer than {} bytes", max_match);
+    if (has_control(booking.match))
+        return fail(Errc::invalid, "match: expected one line without control characters");
+    constexpr std::size_t max_texts = 8192;
+    if (const auto& domain = booking.domain;
+        domain &&
+        (domain->vcpus.size() + domain->memory.size() + domain->disks.size() > max_reserved_parts ||
+         size_of_texts(*domain) > max_texts))
+        return fail(
+            Errc::invalid,
+            "xml: a domain of more than {} kinds of vCPUs, cells and disks, or with long names",
+            max_reserved_parts);
+    return {};
+}
+
+Result<Order> read_renew(ReservationId id, Expiry expiry) {
+    if (auto checked = check(id); !checked)
+        return std::unexpected(checked.error());
+    if (auto checked = check_lifetime(expiry); !checked)
+        return std::unexpected(checked.error());
+    return RenewReservation{std::move(id), expiry};
+}
+
+Result<Order> read_cancel(ReservationId id) {
+    if (auto checked = check(id); !checked)
+        return std::unexpected(checked.error());
+    return CancelReservation{std::move(id)};
+}
+
+Result<Expiry> read_expiry(std::uint64_t microseconds) {
+    if (microseconds == 0)
+        return Never{};
+    if (microseconds > static_cast<std::uint64_t>(last_expiry.time_since_epoch().count()))
+        return fail(Errc::invalid,
+                    "expiry: expected microseconds since 1970, before the year 10000");
+    return WallTime(std::chrono::microseconds(microseconds));
+}
+
 std::string order_text(const Order& order) {
     return std::visit([](const auto& each) { return text_of(each); }, order);
+}
+
+Result<> check(const RunTime& before, const Order& order) {
+    return std::visit([&](const auto& each) { return check_order(before, each); }, order);
+}
+
+std::vector<ReservationId> expired(const RunTime& run_time, WallTime now) {
+    std::vector<ReservationId> over;
+    for (const auto& [id, each] : run_time.reservations)
+        if (each.expiry && *each.expiry <= now)
+            over.push_back(id);
+    return over;
+}
+
+std::optional<WallTime> next_expiry(const RunTime& run_time) {
+    std::optional<WallTime> next;
+    for (const auto& [id, each] : run_time.reservations)
+        if (each.expiry)
+            next = next ? std::min(*next, *each.expiry) : each.expiry;
+    return next;
 }
 
 RunTime carried_out(RunTime before, const Order& order, const Setter& by) {

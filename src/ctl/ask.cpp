@@ -39,6 +39,8 @@ Result<std::string> ask_daemon(const std::string& socket, wire::Operation operat
         return fail(Errc::unavailable, "virtguardd: {}; {}", reply.error().what, what_to_do());
     if (!reply)
         return std::unexpected(std::move(reply.error()));
+    if (reply->verdict == wire::Verdict::refused)
+        return fail(Errc::refused, "refused: {}", reply->body);
     if (reply->verdict != wire::Verdict::done)
         return fail(Errc::invalid, "{}", reply->body);
     return std::move(reply->body);

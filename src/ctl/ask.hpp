@@ -21,7 +21,7 @@ inline constexpr std::chrono::seconds patience{10};
 
 /// The document that virtguardd answers with. Errc::unavailable where it does not answer, with what
 /// to do about it; Errc::limit where the question is too long; Errc::invalid where it says why it
-/// has no answer.
+/// has no answer; Errc::refused of an order.
 [[nodiscard]] Result<std::string> ask_daemon(const std::string& socket, wire::Operation operation,
                                              std::string_view body = {});
 

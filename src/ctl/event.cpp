@@ -50,34 +50,6 @@ Result<Event> parse_ratio(std::string_view text, const core::Policy& policy) {
     return SetRatio{*resource, *ratio};
 }
 
-Result<Reserve::Item> parse_item(std::string_view text, const core::Policy& policy) {
-    if (!text.contains('='))
-        return fail(Errc::invalid, "{}: expected RESOURCE[@NODE]=VALUE", quote(text));
-    const auto [target, value] = split(text, '=');
-    const auto [name, node] = split(target, '@');
-    const auto resource = policy.find_resource(name);
-    if (!resource)
-        return std::unexpected(resource.error());
-    Reserve::Item item{.resource = *resource};
-    if (target.contains('@')) {
-        const auto id = parse_unsigned(node);
-        if (!id || *id >= std::uint64_t{IdSet::limit})
-            return fail(Errc::invalid, "{} is not a node: expected a number", quote(node));
-        item.node = static_cast<int>(*id);
-    }
-    const auto amount = resource->is_bytes() ? parse_size(value) : parse_count(value);
-    if (!amount)
-        return std::unexpected(amount.error());
-    // A domain's own bound, for the same reason: sums stay below 2^63.
-    if (*amount > core::max_domain_bytes)
-        return fail(Errc::invalid, "{} is too large: expected at most {}", quote(value),
-                    format_iec(core::max_domain_bytes));
-    item.amount = *amount;
-    if (resource->kind == core::Resource::Kind::hugepages)
-        item.amount = checked_round_up(item.amount, resource->page_size).value_or(item.amount);
-    return item;
-}
-
 /// A UUID as guests are known by it, whatever its case; any other name as it is.
 std::string guest_name(std::string_view text) {
     const auto uuid = Uuid::parse(text);
@@ -97,7 +69,10 @@ Result<Event> parse_reserve(std::string_view text, const core::Policy& policy) {
         const auto [first, others] = split(items, ',');
         more = items.contains(',');
         items = others;
-        auto item = parse_item(first, policy);
+        auto item = parse_reserved(first);
+        if (item)
+            if (const auto known = policy.find_resource(item->part.resource.name()); !known)
+                return std::unexpected(known.error());
         if (!item)
             return std::unexpected(item.error());
         reserve.items.push_back(*item);
@@ -129,21 +104,18 @@ Result<Event> parse_by_kind(const std::string& argument, const core::Policy& pol
 }
 
 /// Never empty: what is booked must lie somewhere.
-Result<IdSet> places_of(const Reserve::Item& item, const core::Host& host) {
-    const core::Pool* pool = host.pool(item.resource);
-    if (pool == nullptr)
-        return fail(Errc::not_found, "this host has no {}", item.resource.name());
-    const bool is_cpu = item.resource.kind == core::Resource::Kind::cpu;
-    if (item.node && !host.node_cpus.contains(*item.node))
-        return fail(Errc::not_found, "this host has no node {}", *item.node);
-    IdSet places =
-        item.node ? host.places_of(item.resource, *item.node) & pool->all() : pool->unbound;
-    if (is_cpu && item.node)
-        places &= host.shared_cpus;
+Result<IdSet> booked_places(const core::ReservedPart& part, const core::Host& host) {
+    if (host.pool(part.resource) == nullptr)
+        return fail(Errc::not_found, "this host has no {}", part.resource.name());
+    if (part.node && !host.node_cpus.contains(*part.node))
+        return fail(Errc::not_found, "this host has no node {}", *part.node);
+    IdSet places = core::places_of(part, host);
     if (places.empty())
         return fail(Errc::not_found, "{} has no {}",
-                    item.node ? fmt::format("node {}", *item.node) : "this host",
-                    is_cpu ? "cpu that shared vCPUs may use" : item.resource.name());
+                    part.node ? fmt::format("node {}", *part.node) : "this host",
+                    part.resource.kind == core::Resource::Kind::cpu
+                        ? "cpu that shared vCPUs may use"
+                        : part.resource.name());
     return places;
 }
 
@@ -156,15 +128,36 @@ Result<Event> parse_event(const std::string& argument, const core::Policy& polic
     return event;
 }
 
+Result<Reserve::Item> parse_reserved(std::string_view text) {
+    if (!text.contains('='))
+        return fail(Errc::invalid, "{}: expected RESOURCE[@NODE]=VALUE", quote(text));
+    const auto [name, value] = split(text, '=');
+    const auto part = core::ReservedPart::parse(name);
+    if (!part)
+        return std::unexpected(part.error());
+    const core::Resource& resource = part->resource;
+    const auto amount = resource.is_bytes() ? parse_size(value) : parse_count(value);
+    if (!amount)
+        return std::unexpected(amount.error());
+    // A domain's own bound, for the same reason: sums stay below 2^63.
+    if (*amount > core::max_domain_bytes)
+        return fail(Errc::invalid, "{} is too large: expected at most {}", quote(value),
+                    format_iec(core::max_domain_bytes));
+    return Reserve::Item{*part,
+                         resource.kind == core::Resource::Kind::hugepages
+                             ? checked_round_up(*amount, resource.page_size).value_or(*amount)
+                             : *amount};
+}
+
 Result<std::vector<core::Piece>> pieces_of(const Reserve& reserve, const core::Host& host) {
     std::vector<core::Piece> pieces;
     for (const Reserve::Item& item : reserve.items) {
-        auto places = places_of(item, host);
+        auto places = booked_places(item.part, host);
         if (!places)
             return std::unexpected(places.error());
-        pieces.push_back({.resource = item.resource,
+        pieces.push_back({.resource = item.part.resource,
                           .places = *std::move(places),
-                          .whole = item.resource.kind == core::Resource::Kind::hugepages,
+                          .whole = item.part.resource.kind == core::Resource::Kind::hugepages,
                           .amount = item.amount});
     }
     return pieces;

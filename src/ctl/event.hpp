@@ -13,6 +13,7 @@
 #include "core/domain.hpp"
 #include "core/host.hpp"
 #include "core/ledger.hpp"
+#include "core/reservation.hpp"
 #include "core/resource.hpp"
 
 namespace virtguard::ctl {
@@ -35,8 +36,7 @@ struct SetRatio {
 /// reserve:NAME:RESOURCE[@NODE]=VALUE[,...][:NAME-or-UUID]
 struct Reserve {
     struct Item {
-        core::Resource resource;
-        std::optional<int> node;
+        core::ReservedPart part;
         std::int64_t amount = 0;
     };
     std::string name;
@@ -49,6 +49,9 @@ using Event = std::variant<Start, Stop, SetRatio, Reserve>;
 /// declares resources. The error says what was expected.
 [[nodiscard]] Result<Event> parse_event(const std::string& argument,
                                         const core::Policy& policy = {});
+
+/// Reads "RESOURCE[@NODE]=VALUE".
+[[nodiscard]] Result<Reserve::Item> parse_reserved(std::string_view text);
 
 /// The pieces of a reservation on this host: shared vCPUs, pageable memory, whole pages.
 [[nodiscard]] Result<std::vector<core::Piece>> pieces_of(const Reserve& reserve,

@@ -28,6 +28,7 @@
 #include "ctl/overcommit.hpp"
 #include "ctl/policy_commands.hpp"
 #include "ctl/recent.hpp"
+#include "ctl/reservation.hpp"
 #include "ctl/show.hpp"
 #include "ctl/simulate.hpp"
 #include "ctl/status_screen.hpp"
@@ -58,6 +59,7 @@ struct Options {
     OvercommitOptions overcommit;
     ModeOptions mode;
     WatchOptions watch;
+    ReservationOptions reservation;
 };
 
 struct Command {
@@ -277,6 +279,53 @@ Command add_mode(CLI::App& app, ModeOptions& mode, const Options& options) {
             }};
 }
 
+/// Its commands that change something.
+struct ReservationCommands {
+    CLI::App* add;
+    CLI::App* renew;
+    CLI::App* cancel;
+};
+
+ReservationCommands add_reservation_commands(CLI::App& command, ReservationOptions& reservation) {
+    const auto below = [&](const char* name, const char* description) {
+        CLI::App* each = command.add_subcommand(name, description);
+        each->add_option("OWNER", reservation.owner, "the scheduler whose guests draw on it")
+            ->required();
+        each->add_option("NAME", reservation.name, "what it calls it")->required();
+        return each;
+    };
+    CLI::App* add = below("add", "take space, in place of what has that name");
+    add->add_option("AMOUNT", reservation.amounts, "RESOURCE[@NODE]=VALUE, such as memory=4Gi");
+    add->add_option("--xml", reservation.xml_file, "as much as this domain would hold");
+    add->add_option("--uuid", reservation.uuids, "only for this guest; may be given again")
+        ->allow_extra_args(false);
+    add->add_option("--match", reservation.match,
+                    "only for guests whose XML this XPath is true of");
+    add->add_flag("--force", reservation.force, "also where it does not fit");
+    CLI::App* renew = below("renew", "have it end at another time");
+    for (CLI::App* each : {add, renew})
+        each->add_option("--expires", reservation.lifetime,
+                         "so long from now (15min without it), or never");
+    return {add, renew, below("cancel", "end it")};
+}
+
+Command add_reservation(CLI::App& app, ReservationOptions& reservation, const Options& options) {
+    CLI::App* command = app.add_subcommand("reservation", "space for guests to come");
+    command->require_subcommand(0, 1);
+    const ReservationCommands below = add_reservation_commands(*command, reservation);
+    CLI::App* list = command->add_subcommand("list", "what is reserved, and what of it is left");
+    for (CLI::App* each : {command, list})
+        each->add_flag("--json", reservation.json, "print one JSON document");
+    return {command, [&reservation, &options, below] {
+                reservation.socket = options.socket;
+                reservation.colour = options.colour;
+                return below.add->parsed()      ? ctl::add_reservation(reservation)
+                       : below.renew->parsed()  ? renew_reservation(reservation)
+                       : below.cancel->parsed() ? cancel_reservation(reservation)
+                                                : list_reservations(reservation);
+            }};
+}
+
 Command add_doctor(CLI::App& app, Options& options) {
     CLI::App* command =
         app.add_subcommand("doctor", "is all in place, and what is to be done where not?");
@@ -373,6 +422,7 @@ int run(std::vector<std::string> arguments) {
         add_policy(app, options.policy, options),
         add_overcommit(app, options.overcommit, options),
         add_mode(app, options.mode, options),
+        add_reservation(app, options.reservation, options),
         add_doctor(app, options),
         add_simulate(app, options.simulate),
     };

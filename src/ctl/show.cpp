@@ -29,7 +29,14 @@ void show_error(std::string_view error) {
 
 int failure(const Error& error) {
     show_error(error.what);
-    return error.code == Errc::unavailable ? exit_unreachable : exit_bad_input;
+    switch (error.code) {
+    case Errc::refused:
+        return exit_refused;
+    case Errc::unavailable:
+        return exit_unreachable;
+    default:
+        return exit_bad_input;
+    }
 }
 
 } // namespace virtguard::ctl

@@ -18,7 +18,8 @@ void print(std::string_view text);
 [[nodiscard]] bool flush();
 /// "virtguardctl: ..." on stderr.
 void show_error(std::string_view error);
-/// Shows the error; the exit status is that of something unreachable, or else of bad input.
+/// Shows the error; the exit status is that of something refused or unreachable, or else of bad
+/// input.
 int failure(const Error& error);
 
 } // namespace virtguard::ctl

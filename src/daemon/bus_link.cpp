@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/log.hpp"
@@ -99,8 +100,13 @@ bus::Actions BusLink::actions() {
             .explain = [this](const std::string& domain) { return service_.explain(domain); },
             .recent = [this](std::size_t most) { return service_.history().recent(most); },
             .order =
-                [this](const core::Order& order, std::uint32_t user, bus::Actions::Done done) {
-                    service_.policy().carry_out(order, user, std::move(done));
+                [this](core::Order order, std::uint32_t user, bus::Actions::Done done) {
+                    carry_out(std::move(order), user, std::move(done));
+                },
+            .reservations =
+                [this] {
+                    return core::reservation_reports(service_.run_time(), service_.guard().ledger(),
+                                                     service_.guard().host());
                 },
             .reload = requests_.reload,
             .resync = requests_.resync};
@@ -114,6 +120,21 @@ void BusLink::check(std::shared_ptr<const std::string> xml, bus::Actions::Checke
         done(service_.check(read, Service::Fits::left_out));
     };
     xml_->read(std::move(xml), service_.guard().questions(), std::move(answer));
+}
+
+void BusLink::carry_out(core::Order order, std::uint32_t user, bus::Actions::Done done) {
+    auto* reserve = std::get_if<core::Reserve>(&order);
+    if (reserve == nullptr || reserve->xml.empty())
+        return service_.carry_out(order, user, std::move(done));
+    auto xml = std::make_shared<const std::string>(std::exchange(reserve->xml, {}));
+    xml_->read(xml, {},
+               [this, xml, order = std::move(order), user,
+                done = std::move(done)](const ReadDomain& read) mutable {
+                   if (!read.domain)
+                       return done(context(read.domain.error(), "xml"));
+                   std::get<core::Reserve>(order).booking.domain = *read.domain;
+                   service_.carry_out(order, user, std::move(done));
+               });
 }
 
 void BusLink::joined() {

@@ -40,6 +40,7 @@ class BusLink {
     void connect();
     [[nodiscard]] bus::Actions actions();
     void check(std::shared_ptr<const std::string> xml, bus::Actions::Checked done);
+    void carry_out(core::Order order, std::uint32_t user, bus::Actions::Done done);
     void joined();
     void lost(const std::string& why);
     void changed();

@@ -148,7 +148,7 @@ void CurrentPolicy::carry_out(const core::Order& order, std::uint32_t user,
                               RunTimeStore::Kept done) {
     if (auto known = check_known(order); !known)
         return done(std::unexpected(std::move(known.error())));
-    const core::Setter by{.time = loop::wall_time(), .uid = user, .user = user == 0 ? "root" : ""};
+    const core::Setter by = setter_now(user);
     run_time_.set(core::carried_out(run_time_.values(), order, by), std::move(done));
     tell_.in_force();
     log(Level::notice, "run time: {}, by {}", core::order_text(order), core::user_text(by));

@@ -52,6 +52,8 @@ class CurrentPolicy {
     [[nodiscard]] core::Policy in_force() const;
     [[nodiscard]] const core::Policy& of_files() const { return of_files_; }
     [[nodiscard]] json::PolicyInForce settings() const;
+    [[nodiscard]] const RunTimeStore& run_time() const { return run_time_; }
+    [[nodiscard]] RunTimeStore& run_time() { return run_time_; }
 
     /// The operator's files have errors, and are not in force.
     [[nodiscard]] bool has_errors() const { return !errors_.empty(); }
@@ -70,8 +72,9 @@ class CurrentPolicy {
     /// Reads the capacities that are in files soon; what has changed of them is then in force.
     void read_capacities() { capacities_->look(of_files_); }
 
-    /// Has an order carried out at once; done runs when it is on the disk, too, or with why it is
-    /// not. The user is who gave it. What the policy does not allow is not carried out.
+    /// Has an order of the policy carried out at once; done runs when it is on the disk, too, or
+    /// with why it is not. The user is who gave it. What the policy does not allow is not carried
+    /// out.
     void carry_out(const core::Order& order, std::uint32_t user, RunTimeStore::Kept done);
 
   private:

@@ -216,6 +216,7 @@ Result<> Daemon::start_libvirt(const std::string& uri) {
         return std::unexpected(session.error());
     session_ = *std::move(session);
     service_->set_ask_for_look([this](const Uuid& uuid) { session_->request_look(uuid); });
+    service_->set_on_questions([this] { ask_anew(); });
     return {};
 }
 

@@ -37,6 +37,8 @@ std::vector<core::Setter*> setters(core::RunTime& values) {
         found.push_back(&set.by);
     if (values.mode)
         found.push_back(&values.mode->by);
+    for (auto& [id, made] : values.reservations)
+        found.push_back(&made.by);
     return found;
 }
 
@@ -84,6 +86,10 @@ core::RunTime merged(core::RunTime of_file, core::RunTime set) {
 }
 
 } // namespace
+
+core::Setter setter_now(std::uint32_t user) {
+    return {.time = loop::wall_time(), .uid = user, .user = user == 0 ? "root" : ""};
+}
 
 RunTimeStore::RunTimeStore(std::filesystem::path file, FilesThread& files)
     : file_(std::move(file)), files_(files) {

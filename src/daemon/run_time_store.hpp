@@ -22,6 +22,9 @@
 
 namespace virtguard::daemon {
 
+/// Who orders something now.
+[[nodiscard]] core::Setter setter_now(std::uint32_t user);
+
 /// Holds at once what it is given, and has the files thread write it. While that is under way, or
 /// storage hangs, what comes in waits for one more write.
 class RunTimeStore {

@@ -55,6 +55,12 @@ Result<> Service::watch(loop::Loop& loop) {
         return std::unexpected(metrics.error());
     if (!libvirt)
         return std::unexpected(libvirt.error());
+    auto reservations =
+        Reservations::create(loop, guard_, policy_.run_time(), options_.clock_is_right,
+                             [this] { reservations_changed(); });
+    if (!reservations)
+        return std::unexpected(reservations.error());
+    reservations_ = *std::move(reservations);
     libvirt_ = *std::move(libvirt);
     metrics_ = *std::move(metrics);
     metrics_->set_folder(guard_.policy().metrics.textfile_folder);
@@ -126,16 +132,32 @@ void Service::handle(const wire::Request& request, Reply reply) {
 void Service::carry_out(const wire::Request& request, Reply reply) {
     constexpr std::uint32_t root = 0; // the socket is closed to all others
     const auto answer = [](const Result<>& done) {
-        return wire::encode_reply(wire::Operation::order,
-                                  done ? wire::Verdict::done : wire::Verdict::error,
+        const wire::Verdict verdict = done                                 ? wire::Verdict::done
+                                      : done.error().code == Errc::refused ? wire::Verdict::refused
+                                                                           : wire::Verdict::error;
+        return wire::encode_reply(wire::Operation::order, verdict,
                                   done ? std::string() : done.error().what);
     };
     const auto order = json::parse_order(request.body);
     if (!order)
         return reply(answer(std::unexpected(order.error())));
-    policy_.carry_out(
-        *order, root,
-        [answer, reply = std::move(reply)](const Result<>& done) mutable { reply(answer(done)); });
+    carry_out(*order, root, [answer, reply = std::move(reply)](const Result<>& done) mutable {
+        reply(answer(done));
+    });
+}
+
+void Service::carry_out(const core::Order& order, std::uint32_t user, RunTimeStore::Kept done) {
+    if (!Reservations::are_meant_by(order))
+        return policy_.carry_out(order, user, std::move(done));
+    pages_.read_again();
+    reservations_->carry_out(order, setter_now(user), std::move(done));
+}
+
+void Service::reservations_changed() {
+    note_over_capacity(); // one may be forced
+    if (on_questions_)
+        on_questions_();
+    note_change();
 }
 
 /// What a hook tells. A domain that cannot be read (its XML may be cut) is known by its UUID.
@@ -327,7 +349,9 @@ core::Status Service::status() const {
                         .snapshot = snapshot_,
                         .report = guard_.report(),
                         .foreign_memory = guard_.foreign_memory(),
-                        .guests = core::guest_reports(guard_.ledger(), guard_.policy().scheduler)};
+                        .guests = core::guest_reports(guard_.ledger(), guard_.policy().scheduler),
+                        .reservations =
+                            core::reservation_reports(run_time(), guard_.ledger(), guard_.host())};
     status.state = !status.problems.empty() ? "degraded"
                    : libvirt_->has_told()   ? "ready"
                                             : "starting";

@@ -24,6 +24,8 @@
 #include "daemon/machine_watch.hpp"
 #include "daemon/metrics_file.hpp"
 #include "daemon/read_domain.hpp"
+#include "daemon/reservations.hpp"
+#include "daemon/run_time_store.hpp"
 #include "daemon/start_answerer.hpp"
 #include "daemon/storage_watch.hpp"
 #include "loop/loop.hpp"
@@ -43,6 +45,7 @@ struct ServiceOptions {
     /// as long as they come.
     std::chrono::nanoseconds machine_interval = std::chrono::seconds(65);
     std::optional<StorageReader> storage = std::nullopt; ///< of tests: in place of the root's
+    Reservations::ClockIsRight clock_is_right = loop::is_wall_time_synchronised;
 };
 
 class Service {
@@ -68,6 +71,10 @@ class Service {
     using AskForLook = std::function<void(const Uuid&)>;
     void set_ask_for_look(AskForLook ask) { ask_for_look_ = std::move(ask); }
 
+    /// Runs when domains are to be asked anew: reservations may ask something else of their XML
+    /// now.
+    void set_on_questions(std::function<void()> ask) { on_questions_ = std::move(ask); }
+
     /// What would fit of a domain that is checked is dear to work out.
     enum class Fits { left_out, told };
     /// What a start with this XML would be answered, by what is known already of its images: who
@@ -80,6 +87,10 @@ class Service {
     [[nodiscard]] CurrentPolicy& policy() { return policy_; }
     [[nodiscard]] const CurrentPolicy& policy() const { return policy_; }
 
+    /// Has an order carried out at once; done runs when it is on the disk, too, or with why it is
+    /// not. A reservation may be refused. The user is who gave it.
+    void carry_out(const core::Order& order, std::uint32_t user, RunTimeStore::Kept done);
+
     /// Writes all guests to the run folder, which is a new one.
     void keep_guests_anew() { store_.save_anew(guard_); }
 
@@ -87,6 +98,7 @@ class Service {
     /// called for nothing.
     void set_on_change(std::function<void()> changed) { on_change_ = std::move(changed); }
 
+    [[nodiscard]] const core::RunTime& run_time() const { return policy_.run_time().values(); }
     [[nodiscard]] const core::Guard& guard() const { return guard_; }
     [[nodiscard]] core::Status status() const;
     [[nodiscard]] const core::History& history() const { return history_; }
@@ -110,6 +122,7 @@ class Service {
     [[nodiscard]] core::Outcome check(const core::Domain& domain);
     void apply_policy();
     void carry_out(const wire::Request& request, Reply reply);
+    void reservations_changed();
     void look(virt::Look seen);
     void look(const virt::DomainLook& seen);
     void note_over_capacity();
@@ -126,10 +139,12 @@ class Service {
     core::History history_;
     StartAnswerer starts_;
     std::unique_ptr<LibvirtWatch> libvirt_;
+    std::unique_ptr<Reservations> reservations_;
     std::vector<core::Resource> over_capacity_;
     std::unique_ptr<StorageWatch> storage_; ///< nothing without a live topology
     std::unique_ptr<MachineWatch> machine_; ///< the same
     AskForLook ask_for_look_;
+    std::function<void()> on_questions_;
     std::function<void()> on_change_;
     std::optional<WallTime> snapshot_; ///< the beginning of the last complete look
     std::unique_ptr<MetricsFile> metrics_;

@@ -123,6 +123,21 @@ Json domains_json(const std::vector<core::GuestReport>& guests) {
     return result;
 }
 
+Json reservations_json(const std::vector<core::ReservationReport>& reservations) {
+    Json result = Json::array();
+    for (const core::ReservationReport& each : reservations) {
+        Json json{{"owner", each.id.owner}, {"name", each.id.name},   {"asked", each.asked},
+                  {"booked", each.booked},  {"uuids", Json::array()}, {"match", each.match},
+                  {"origin", each.origin}};
+        for (const Uuid& uuid : each.uuids)
+            json["uuids"].push_back(uuid.text());
+        if (each.expiry)
+            json["expires_us"] = each.expiry->time_since_epoch().count();
+        result.push_back(std::move(json));
+    }
+    return result;
+}
+
 Json setting_json(const core::Setting& setting) {
     return {{"key", setting.key}, {"value", setting.value}, {"origin", setting.origin}};
 }
@@ -282,6 +297,27 @@ core::GuestReport read_guest(const Json& json) {
             .demand = read_quantities(json.at("demand"))};
 }
 
+core::ShownAmounts read_shown(const Json& json) {
+    core::ShownAmounts amounts;
+    for (const auto& [part, amount] : require_object(json).items())
+        amounts[part] = read_integer(amount);
+    return amounts;
+}
+
+core::ReservationReport read_reservation(const Json& json) {
+    core::ReservationReport report{
+        .id = {json.at("owner").get<std::string>(), json.at("name").get<std::string>()},
+        .asked = read_shown(json.at("asked")),
+        .booked = read_shown(json.at("booked")),
+        .match = json.at("match").get<std::string>(),
+        .origin = json.at("origin").get<std::string>()};
+    for (const Json& uuid : require_array(json.at("uuids")))
+        report.uuids.insert(read_uuid(uuid).value_or(Uuid{}));
+    if (json.contains("expires_us"))
+        report.expiry = read_time(json.at("expires_us"));
+    return report;
+}
+
 std::vector<core::Setting> read_settings(const Json& json) {
     std::vector<core::Setting> settings;
     for (const Json& each : require_array(json))
@@ -388,6 +424,7 @@ std::string status_document(const core::Status& status) {
     if (status.foreign_memory)
         json["foreign_memory"] = *status.foreign_memory;
     json["domains"] = domains_json(status.guests);
+    json["reservations"] = reservations_json(status.reservations);
     return dump(json);
 }
 
@@ -397,6 +434,10 @@ std::string nodes_document(const core::Status& status) {
 
 std::string domains_document(const core::Status& status) {
     return dump({{"domains", domains_json(status.guests)}});
+}
+
+std::string reservations_document(const core::Status& status) {
+    return dump({{"reservations", reservations_json(status.reservations)}});
 }
 
 Result<core::Status> parse_status(std::string_view document) {
@@ -419,6 +460,9 @@ Result<core::Status> parse_status(std::string_view document) {
             status.foreign_memory = read_integer(json.at("foreign_memory"));
         for (const Json& guest : require_array(json.at("domains")))
             status.guests.push_back(read_guest(guest));
+        if (json.contains("reservations")) // daemons before this one did not write them
+            for (const Json& reservation : require_array(json.at("reservations")))
+                status.reservations.push_back(read_reservation(reservation));
         return status;
     });
 }

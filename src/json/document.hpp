@@ -69,9 +69,10 @@ struct Finding {
 [[nodiscard]] Result<core::Outcome> parse_outcome(std::string_view document);
 
 [[nodiscard]] std::string status_document(const core::Status& status);
-/// The parts of it that nodes and domains show.
+/// The parts of it that nodes, domains and reservations show.
 [[nodiscard]] std::string nodes_document(const core::Status& status);
 [[nodiscard]] std::string domains_document(const core::Status& status);
+[[nodiscard]] std::string reservations_document(const core::Status& status);
 [[nodiscard]] Result<core::Status> parse_status(std::string_view document);
 
 /// In the order given.

@@ -86,6 +86,29 @@ MemoryPart read_part(const Json& json) {
             .bound_to = read_set(json.at("bound_to"))};
 }
 
+core::Disk read_disk(const Json& json) {
+    return {.image = {.path = json.at("path").get<std::string>(),
+                      .format = json.at("format").get<std::string>()},
+            .begins_anew = json.at("begins_anew").get<bool>()};
+}
+
+core::Facts read_facts(const Json& json) {
+    core::Facts facts;
+    for (const auto& [key, fact] : require_object(json).items()) {
+        if (!fact.is_object())
+            continue; // of a daemon that did not write what it had asked
+        core::Fact& told = facts[key];
+        told.question = static_cast<std::uint64_t>(read_amount(fact.at("question")));
+        if (fact.contains("problem"))
+            told.problem = fact.at("problem").get<std::string>();
+        else
+            told.value = read_amount(fact.at("value"));
+    }
+    return facts;
+}
+
+} // namespace
+
 Json domain_json(const Domain& domain) {
     Json json{{"name", domain.name},           {"uuid", uuid_json(domain.uuid)},
               {"scheduler", domain.scheduler}, {"unknown_metadata", domain.unknown_metadata},
@@ -113,27 +136,6 @@ Json domain_json(const Domain& domain) {
     return json;
 }
 
-core::Disk read_disk(const Json& json) {
-    return {.image = {.path = json.at("path").get<std::string>(),
-                      .format = json.at("format").get<std::string>()},
-            .begins_anew = json.at("begins_anew").get<bool>()};
-}
-
-core::Facts read_facts(const Json& json) {
-    core::Facts facts;
-    for (const auto& [key, fact] : require_object(json).items()) {
-        if (!fact.is_object())
-            continue; // of a daemon that did not write what it had asked
-        core::Fact& told = facts[key];
-        told.question = static_cast<std::uint64_t>(read_amount(fact.at("question")));
-        if (fact.contains("problem"))
-            told.problem = fact.at("problem").get<std::string>();
-        else
-            told.value = read_amount(fact.at("value"));
-    }
-    return facts;
-}
-
 Domain read_domain(const Json& json) {
     Domain domain;
     domain.name = json.at("name").get<std::string>();
@@ -158,8 +160,6 @@ Domain read_domain(const Json& json) {
             domain.disks.push_back(read_disk(disk));
     return domain;
 }
-
-} // namespace
 
 std::string guest_document(const core::Guest& guest) {
     const Json json{{"domain", domain_json(guest.domain)},

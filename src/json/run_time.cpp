@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "json/run_time.hpp"
 
+#include <chrono>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "json/values.hpp"
@@ -13,6 +15,9 @@ namespace {
 constexpr const char* set_overcommit = "set-overcommit";
 constexpr const char* reset_overcommit = "reset-overcommit";
 constexpr const char* set_mode = "set-mode";
+constexpr const char* reserve = "reserve";
+constexpr const char* renew_reservation = "renew-reservation";
+constexpr const char* cancel_reservation = "cancel-reservation";
 constexpr const char* maintenance = "maintenance";
 
 Json setter_json(const core::Setter& setter) {
@@ -53,6 +58,109 @@ Json order_json(const core::ResetMode&) {
     return {{"order", set_mode}, {"mode", "reset"}, {"message", ""}};
 }
 
+Json amounts_json(const core::ReservedAmounts& amounts) {
+    Json json = Json::object();
+    for (const auto& [part, amount] : amounts)
+        json[part.text()] = amount;
+    return json;
+}
+
+Json uuids_json(const std::set<Uuid>& uuids) {
+    Json json = Json::array();
+    for (const Uuid& uuid : uuids)
+        json.push_back(uuid.text());
+    return json;
+}
+
+/// A time is "expires_us", 0 of never; a span "lasts_us".
+void add_expiry(Json& json, const core::Expiry& expiry) {
+    if (const auto* lifetime = std::get_if<std::chrono::microseconds>(&expiry))
+        json["lasts_us"] = lifetime->count();
+    else if (const auto* end = std::get_if<WallTime>(&expiry))
+        json["expires_us"] = end->time_since_epoch().count();
+    else
+        json["expires_us"] = 0;
+}
+
+core::Expiry read_expiry(const Json& json) {
+    if (json.contains("lasts_us"))
+        return std::chrono::microseconds(read_amount(json.at("lasts_us")));
+    return require(
+        core::read_expiry(static_cast<std::uint64_t>(read_amount(json.at("expires_us")))));
+}
+
+Json id_json(const char* order, const core::ReservationId& id) {
+    return {{"order", order}, {"owner", id.owner}, {"name", id.name}};
+}
+
+core::ReservationId read_reservation_id(const Json& json) {
+    return {json.at("owner").get<std::string>(), json.at("name").get<std::string>()};
+}
+
+Json order_json(const core::Reserve& order) {
+    Json json = id_json(reserve, order.id);
+    json["amounts"] = amounts_json(order.booking.amounts);
+    json["xml"] = order.xml;
+    json["uuids"] = uuids_json(order.booking.uuids);
+    json["match"] = order.booking.match;
+    json["force"] = order.force;
+    add_expiry(json, order.expiry);
+    return json;
+}
+
+Json order_json(const core::RenewReservation& order) {
+    Json json = id_json(renew_reservation, order.id);
+    add_expiry(json, order.expiry);
+    return json;
+}
+
+Json order_json(const core::CancelReservation& order) {
+    return id_json(cancel_reservation, order.id);
+}
+
+core::ReserveWords read_words(const Json& json) {
+    core::ReserveWords words{.id = read_reservation_id(json),
+                             .match = json.at("match").get<std::string>(),
+                             .expiry = read_expiry(json)};
+    for (const auto& [part, amount] : require_object(json.at("amounts")).items())
+        words.amounts[part] = read_amount(amount);
+    words.uuids = json.at("uuids").get<std::vector<std::string>>();
+    return words;
+}
+
+core::Order read_reserve(const Json& json) {
+    core::ReserveWords words = read_words(json);
+    words.xml = json.at("xml").get<std::string>();
+    words.force = json.at("force").get<bool>();
+    return require(core::read_reserve(std::move(words)));
+}
+
+Json reservation_json(const core::ReservationId& id, const core::RunTimeReservation& made) {
+    Json json{{"owner", id.owner},
+              {"name", id.name},
+              {"amounts", amounts_json(made.booking.amounts)},
+              {"uuids", uuids_json(made.booking.uuids)},
+              {"match", made.booking.match},
+              {"by", setter_json(made.by)}};
+    if (made.booking.domain)
+        json["domain"] = domain_json(*made.booking.domain);
+    add_expiry(json, made.expiry ? core::Expiry(*made.expiry) : core::Never{});
+    return json;
+}
+
+/// What stands for a domain that was read already.
+constexpr const char* any_xml = "<domain/>";
+
+core::RunTime with_reservation(core::RunTime run_time, const Json& json) {
+    core::ReserveWords words = read_words(json);
+    if (json.contains("domain"))
+        words.xml = any_xml;
+    core::Order order = require(core::read_reserve(std::move(words)));
+    if (json.contains("domain"))
+        std::get<core::Reserve>(order).booking.domain = read_domain(json.at("domain"));
+    return carried_out(std::move(run_time), order, read_setter(json.at("by")));
+}
+
 core::Order read_order(const Json& json) {
     const auto text = [&](const char* name) { return json.at(name).get<std::string>(); };
     const std::string order = text("order");
@@ -62,6 +170,12 @@ core::Order read_order(const Json& json) {
         return require(core::read_reset_overcommit(text("resource")));
     if (order == set_mode)
         return require(core::read_set_mode(text("mode"), text("message")));
+    if (order == reserve)
+        return read_reserve(json);
+    if (order == renew_reservation)
+        return require(core::read_renew(read_reservation_id(json), read_expiry(json)));
+    if (order == cancel_reservation)
+        return require(core::read_cancel(read_reservation_id(json)));
     reject("an order is unknown");
 }
 
@@ -75,6 +189,9 @@ std::string run_time_document(const core::RunTime& run_time) {
     if (const auto& set = run_time.mode)
         json["mode"] = {
             {"mode", word_of(set->mode)}, {"message", set->message}, {"by", setter_json(set->by)}};
+    json["reservations"] = Json::array();
+    for (const auto& [id, made] : run_time.reservations)
+        json["reservations"].push_back(reservation_json(id, made));
     return dump(json);
 }
 
@@ -92,6 +209,9 @@ Result<core::RunTime> parse_run_time(std::string_view document) {
                                                            set.at("message").get<std::string>()));
             run_time = carried_out(std::move(run_time), order, read_setter(set.at("by")));
         }
+        if (json.contains("reservations")) // daemons before this one did not write them
+            for (const Json& made : require_array(json.at("reservations")))
+                run_time = with_reservation(std::move(run_time), made);
         return run_time;
     });
 }

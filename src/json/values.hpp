@@ -61,6 +61,10 @@ Result<T> parse(std::string_view whose, std::string_view document, Read read) {
 [[nodiscard]] core::Resource read_resource(const std::string& name);
 [[nodiscard]] core::GuestState read_state(const Json& json);
 
+/// All that is known of a domain; a field that is not known is ignored when it is read.
+[[nodiscard]] Json domain_json(const core::Domain& domain);
+[[nodiscard]] core::Domain read_domain(const Json& json);
+
 /// Nothing is "".
 [[nodiscard]] Json uuid_json(const std::optional<Uuid>& uuid);
 [[nodiscard]] std::optional<Uuid> read_uuid(const Json& json);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <sys/inotify.h>
+#include <sys/timex.h>
 #include <systemd/sd-event.h>
 
 namespace virtguard::loop {
@@ -82,6 +83,12 @@ Instant now() {
 
 WallTime wall_time() {
     return std::chrono::floor<WallTime::duration>(std::chrono::system_clock::now());
+}
+
+bool is_wall_time_synchronised() {
+    timex state{};
+    const int clock = ::adjtimex(&state);
+    return clock >= 0 && clock != TIME_ERROR && (state.status & STA_UNSYNC) == 0;
 }
 
 void SourceDeleter::operator()(sd_event_source* source) const noexcept {

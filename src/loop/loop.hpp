@@ -25,6 +25,9 @@ namespace virtguard::loop {
 /// CLOCK_BOOTTIME.
 [[nodiscard]] Instant now();
 [[nodiscard]] WallTime wall_time();
+/// Whether something keeps the wall clock right (NTP, PTP), as the kernel was told; false where it
+/// may not be asked.
+[[nodiscard]] bool is_wall_time_synchronised();
 
 /// Smaller is served first; the first four are sd-event's own numbers. last: what strangers ask
 /// for, who may never be done; spare: what even those do not wait for.

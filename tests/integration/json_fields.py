@@ -93,6 +93,15 @@ class Fields(alone.DaemonTest):
         self.assertEqual(self.document("nodes"), {"nodes": status["nodes"]})
         self.assertEqual(self.document("domains"), {"domains": status["domains"]})
 
+    def test_reservations(self):
+        self.assertEqual(self.ctl("reservation", "add", "cortex", "spot", "memory@1=1Gi").returncode, 1)
+        self.assertEqual(self.ctl("reservation", "add", "default-scheduler", "spot", "memory@1=1Gi").returncode, 0)
+        document = self.document("reservation", "list")
+        self.assertEqual(document["reservations"], self.document("status")["reservations"])
+        for reservation in document["reservations"]:
+            self.check(reservation, "nodes, domains, reservation list")
+        self.assertEqual(document["reservations"][0]["booked"], {"memory@1": 1 << 30})
+
     def test_check_and_explain(self):
         for arguments in (("check", "small.xml"), ("check", "large.xml"),
                           ("explain", "--libvirt-uri", "test:///default", "test")):

@@ -124,7 +124,7 @@ class Completion(unittest.TestCase):
         self.assertEqual(self.completed(""), set(help_of()[1]))
         self.assertEqual(self.completed("--color", "never", ""), set(help_of()[1]))
         self.assertEqual(self.completed("do"), {"domains", "doctor"})
-        for command in ("policy", "overcommit"):
+        for command in ("policy", "overcommit", "reservation"):
             self.assertEqual(self.completed(command, ""), set(help_of(command)[1]))
         self.assertEqual(self.completed("overcommit", "set", ""), {"cpu", "memory"})
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -123,7 +124,17 @@ struct Bench {
              .order =
                  [this](const core::Order& order, std::uint32_t user, Actions::Done done) {
                      ordered = fmt::format("{} by {}", core::order_text(order), user);
+                     if (const auto* reserve = std::get_if<core::Reserve>(&order))
+                         reserved = *reserve;
                      done(order_result);
+                 },
+             .reservations =
+                 [] {
+                     return std::vector<core::ReservationReport>(
+                         6, {.id = {"cortex", "spot"},
+                             .asked = {{"cpu", 2}, {"memory@1", 1024}},
+                             .booked = {{"cpu", 1}},
+                             .expiry = WallTime(std::chrono::microseconds(9))});
                  },
              .reload = [this](Actions::Done done) { done(reload_result); },
              .resync = [this] { ++resyncs; }});
@@ -164,6 +175,7 @@ struct Bench {
     int resyncs = 0;
     Result<> reload_result;
     std::string ordered;
+    core::Reserve reserved;
     Result<> order_result;
     std::unique_ptr<Connection> connection;
     std::optional<Client> client;
@@ -451,6 +463,83 @@ TEST_CASE("root sets ratios and the mode, and hears what was wrong") {
     bench.order_result = fail(Errc::io, "set, but not kept: no space");
     CHECK(error(client.manager("SetOvercommit", "ss", "cpu", "2")) ==
           "org.virtguard1.Error.Unavailable: set, but not kept: no space");
+}
+
+TEST_CASE("root reserves, renews and cancels, and hears what was wrong") {
+    Bench bench;
+    if (::geteuid() != 0)
+        return;
+    Client& client = *bench.client;
+    const auto error = [](const MessagePtr& reply) {
+        return Client::error_of(reply) + ": " + Client::message_of(reply);
+    };
+    const auto reserve_with = [&](const char* key, const char* type, auto value) {
+        return error(client.manager("Reserve", "ssa{sx}a{sv}", "cortex", "spot", 1, "memory",
+                                    std::int64_t{1024}, 1, key, type, value));
+    };
+    const std::string id = "00000000-0000-4000-8000-000000000001";
+    CHECK(Client::error_of(client.manager(
+              "Reserve", "ssa{sx}a{sv}", "cortex", "spot", 2, "memory@1", std::int64_t{1024}, "cpu",
+              std::int64_t{2}, 4, "uuids", "as", 1, id.c_str(), "match", "s", "true()", "expiry",
+              "t", std::uint64_t{1796042532000000}, "force", "b", 1)) == "");
+    CHECK(bench.ordered == "reservation spot of cortex: cpu = 2, memory@1 = 1024 until 2026-11-30 "
+                           "12:42:12 UTC, by force by 0");
+    CHECK(bench.reserved.booking.uuids == std::set<Uuid>{Uuid::parse(id).value()});
+    CHECK(bench.reserved.booking.match == "true()");
+    CHECK(Client::error_of(client.manager("Reserve", "ssa{sx}a{sv}", "cortex", "spot", 0, 1, "xml",
+                                          "s", "<domain/>")) == "");
+    CHECK(bench.reserved.xml == "<domain/>");
+    CHECK(bench.reserved.expiry == core::Expiry(core::default_lifetime));
+    CHECK(Client::error_of(
+              client.manager("RenewReservation", "sst", "cortex", "spot", std::uint64_t{0})) == "");
+    CHECK(bench.ordered == "reservation spot of cortex for ever by 0");
+    CHECK(Client::error_of(client.manager("CancelReservation", "ss", "cortex", "spot")) == "");
+    CHECK(bench.ordered == "reservation spot of cortex cancelled by 0");
+
+    bench.ordered.clear();
+    const std::string invalid = "org.freedesktop.DBus.Error.InvalidArgs: ";
+    CHECK(reserve_with("expires", "t", std::uint64_t{1}) ==
+          invalid + "options: \"expires\" is none: expected uuids, match, xml, expiry or force");
+    CHECK(reserve_with("expiry", "s", "never") ==
+          invalid + "options: expiry: expected a value of type t");
+    CHECK(reserve_with("expiry", "t", UINT64_MAX) ==
+          invalid + "expiry: expected microseconds since 1970, before the year 10000");
+    CHECK(reserve_with("match", "s", std::string(257, ' ').c_str()) ==
+          invalid + "match: longer than 256 bytes");
+    CHECK(reserve_with("xml", "s", std::string(256 * 1024 + 1, ' ').c_str()) ==
+          invalid + "xml: longer than 262144 bytes");
+    CHECK(error(client.manager("CancelReservation", "ss", "cortex", "a b")) ==
+          invalid + "name: \"a b\": expected 1 to 64 letters, digits and characters of "
+                    "\"-_.:+\"");
+    CHECK(bench.ordered.empty());
+    const std::vector<std::pair<Errc, std::string>> names{
+        {Errc::refused, "org.virtguard1.Error.Refused"},
+        {Errc::not_found, "org.virtguard1.Error.NoSuchReservation"},
+        {Errc::limit, "org.freedesktop.DBus.Error.LimitsExceeded"},
+        {Errc::syntax, "org.virtguard1.Error.InvalidXml"},
+        {Errc::invalid, "org.freedesktop.DBus.Error.InvalidArgs"}};
+    for (const auto& [code, name] : names) {
+        bench.order_result = fail(code, "why");
+        CHECK(reserve_with("force", "b", 0) == name + ": why");
+    }
+}
+
+TEST_CASE("reservations are listed with what was asked, what is left, and when they end") {
+    Bench bench;
+    const MessagePtr reply = bench.client->manager("ListReservations");
+    REQUIRE(Client::error_of(reply) == "");
+    REQUIRE(sd_bus_message_enter_container(reply.get(), 'a', "(ssa{sx}a{sx}t)") > 0);
+    int count = 0;
+    const char *owner = nullptr, *name = nullptr, *first = nullptr, *second = nullptr,
+               *left = nullptr;
+    std::int64_t cpus = 0, bytes = 0, rest = 0;
+    std::uint64_t expiry = 0;
+    while (sd_bus_message_read(reply.get(), "(ssa{sx}a{sx}t)", &owner, &name, 2, &first, &cpus,
+                               &second, &bytes, 1, &left, &rest, &expiry) > 0)
+        ++count;
+    CHECK(count == 6);
+    CHECK(fmt::format("{} {} {}={} {}={} {}={} {}", owner, name, first, cpus, second, bytes, left,
+                      rest, expiry) == "cortex spot cpu=2 memory@1=1024 cpu=1 9");
 }
 
 /// polkit, as far as it is asked: says yes or no, or nothing yet.

@@ -347,7 +347,8 @@ TEST_CASE("a part is a resource, or a resource of a node") {
         {"memory@", "\"\" is not a node: expected a number"},
         {"memory@-1", "\"-1\" is not a node: expected a number"},
         {"memory@16384", "\"16384\" is not a node: expected a number"},
-        {"memroy@1", "\"memroy\" is not a resource; did you mean \"memory\"?"},
+        {"example.org/gpu@1", "example.org/gpu@1"},
+        {"mem roy@1", Resource::parse("mem roy").error().what},
     }));
     const auto part = ReservedPart::parse(row.text);
     CHECK((part ? part->text() : part.error().what) == row.read);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
@@ -97,4 +100,179 @@ TEST_CASE("an order is told in words of the policy") {
     CHECK(order_text(order(read_set_mode("off", ""))) == "mode = off");
     CHECK(order_text(order(read_set_mode("maintenance", "why"))) == "mode = maintenance: why");
     CHECK(order_text(order(read_set_mode("reset", ""))) == "mode as in the files");
+}
+
+namespace {
+
+const ReservationId spot{"cortex", "spot"};
+
+ReserveWords words() {
+    return {.id = spot, .amounts = {{"memory", 1024}}};
+}
+
+std::vector<std::string> uuids(std::size_t count) {
+    std::vector<std::string> result;
+    for (std::size_t i = 0; i < count; ++i)
+        result.push_back(fmt::format("00000000-0000-4000-8000-{:012x}", i));
+    return result;
+}
+
+std::map<std::string, std::int64_t> amounts(int nodes) {
+    std::map<std::string, std::int64_t> result;
+    for (int node = 0; node < nodes; ++node)
+        result[fmt::format("memory@{}", node)] = 1;
+    return result;
+}
+
+RunTime with_reservations(std::size_t count, const std::string& match) {
+    RunTime run_time;
+    for (std::size_t i = 0; i < count; ++i) {
+        ReserveWords each = words();
+        each.id.name = fmt::format("r{}", i);
+        each.match = match.empty() ? "" : match + std::string(i, ' ');
+        run_time = carried_out(run_time, order(read_reserve(each)), root);
+    }
+    return run_time;
+}
+
+} // namespace
+
+TEST_CASE("a reservation lasts a quarter of an hour, or as long as is asked, or for ever") {
+    struct Row {
+        Expiry expiry;
+        std::optional<WallTime> end;
+    };
+    const auto row = GENERATE(values<Row>({
+        {default_lifetime, root.time + 15min},
+        {std::chrono::microseconds(7), root.time + 7us},
+        {WallTime(9us), WallTime(9us)},
+        {Never{}, std::nullopt},
+    }));
+    ReserveWords asked = words();
+    asked.expiry = row.expiry;
+    const RunTime set = carried_out({}, order(read_reserve(asked)), root);
+    CHECK(set.reservations.at(spot).expiry == row.end);
+    CHECK(set.reservations.at(spot).by == root);
+    CHECK(next_expiry(set) == row.end);
+    const Setter later{.time = root.time + 1h, .uid = 1, .user = "x"};
+    const RunTime renewed = carried_out(set, order(read_renew(spot, default_lifetime)), later);
+    CHECK(renewed.reservations.at(spot).expiry == root.time + 75min);
+    CHECK(renewed.reservations.at(spot).by == root);
+    CHECK(carried_out(renewed, order(read_cancel(spot)), later) == RunTime{});
+}
+
+TEST_CASE("reservations whose time is over are told, the next end too") {
+    RunTime set;
+    for (int i = 1; i <= 3; ++i) {
+        ReserveWords each = words();
+        each.id.name = fmt::format("r{}", i);
+        each.expiry = i == 3 ? Expiry(Never{}) : Expiry(WallTime(std::chrono::seconds(i)));
+        set = carried_out(set, order(read_reserve(each)), root);
+    }
+    CHECK(expired(set, WallTime(999ms)).empty());
+    CHECK(expired(set, WallTime(1s)) == std::vector<ReservationId>{{"cortex", "r1"}});
+    CHECK(expired(set, root.time).size() == 2);
+    CHECK(next_expiry(set) == WallTime(1s));
+    CHECK(next_expiry({}) == std::nullopt);
+}
+
+TEST_CASE("what cannot be reserved by anybody is told") {
+    const auto with = [](auto change) {
+        ReserveWords changed = words();
+        change(changed);
+        return error(read_reserve(std::move(changed)));
+    };
+    const std::string either = "expected either amounts or the XML of a domain";
+    CHECK(with([](ReserveWords&) {}) == "");
+    CHECK(with([](ReserveWords& w) { w.id.name = "a b"; }).starts_with("name: \"a b\": expected"));
+    CHECK(with([](ReserveWords& w) { w.amounts.clear(); }) == either);
+    CHECK(with([](ReserveWords& w) { w.xml = "<domain/>"; }) == either);
+    CHECK(with([](ReserveWords& w) {
+              w.amounts = {{"mem roy", 1}};
+          }) == Resource::parse("mem roy").error().what);
+    CHECK(with([](ReserveWords& w) {
+              w.amounts = {{"cpu@1", 0}};
+          }) == "cpu@1: 0 is not possible: expected above 0, at most 4Pi");
+    CHECK(with([](ReserveWords& w) { w.amounts = amounts(64); }) == "");
+    CHECK(with([](ReserveWords& w) { w.amounts = amounts(65); }) == "more than 64 amounts");
+    CHECK(with([](ReserveWords& w) { w.uuids = {"x"}; }) == "uuids: \"x\" is no UUID");
+    CHECK(with([](ReserveWords& w) { w.uuids = uuids(64); }) == "");
+    CHECK(with([](ReserveWords& w) { w.uuids = uuids(65); }) == "uuids: more than 64");
+    CHECK(with([](ReserveWords& w) { w.match = std::string(256, ' '); }) == "");
+    CHECK(with([](ReserveWords& w) { w.match = std::string(257, ' '); }) ==
+          "match: longer than 256 bytes");
+    CHECK(with([](ReserveWords& w) { w.match = "a\nb"; }) ==
+          "match: expected one line without control characters");
+    CHECK(with([](ReserveWords& w) { w.expiry = 0us; }) ==
+          "expiry: expected above 0, at most a year, or never");
+    CHECK(with([](ReserveWords& w) { w.expiry = std::chrono::days(367); }) ==
+          "expiry: expected above 0, at most a year, or never");
+    CHECK(with([](ReserveWords& w) {
+              w.amounts.clear();
+              w.xml = std::string(256 * 1024 + 1, 'x');
+          }) == "xml: longer than 262144 bytes");
+}
+
+TEST_CASE("an expiry is a time up to the year 9999, or never") {
+    CHECK(read_expiry(0).value() == Expiry(Never{}));
+    CHECK(read_expiry(5).value() == Expiry(WallTime(5us)));
+    const auto last = static_cast<std::uint64_t>(last_expiry.time_since_epoch().count());
+    CHECK(time_text(std::get<WallTime>(read_expiry(last).value())) == "9999-12-31 23:59:59 UTC");
+    CHECK_FALSE(read_expiry(last + 1).has_value());
+    CHECK_FALSE(read_expiry(UINT64_MAX).has_value());
+}
+
+TEST_CASE("what is not reserved is neither renewed nor cancelled") {
+    const std::string text = "\"cortex\" has no reservation \"spot\"";
+    for (const Order& each : {order(read_renew(spot, Never{})), order(read_cancel(spot))}) {
+        const auto checked = check(RunTime{}, each);
+        REQUIRE_FALSE(checked.has_value());
+        CHECK(checked.error().code == Errc::not_found);
+        CHECK(checked.error().what == text);
+        CHECK(check(carried_out({}, order(read_reserve(words())), root), each).has_value());
+    }
+}
+
+TEST_CASE("there are no more reservations, and different matches, than a start can ask") {
+    RunTime full = with_reservations(max_reservations, "");
+    CHECK(check(full, order(read_reserve(words()))).error().what ==
+          "there are 256 reservations, which is the most");
+    ReserveWords same = words();
+    same.id.name = "r0";
+    CHECK(check(full, order(read_reserve(same))).has_value());
+    full = with_reservations(max_matches, "true()");
+    CHECK(check(full, order(read_reserve(words()))).has_value());
+    ReserveWords matching = words();
+    matching.match = "true() ";
+    CHECK(check(full, order(read_reserve(matching))).has_value());
+    matching.match = "false()";
+    CHECK(check(full, order(read_reserve(matching))).error().what ==
+          "there are 32 different matches, which is the most");
+}
+
+TEST_CASE("a domain of more parts than are kept is not booked") {
+    Booking booking{.domain = Domain{.name = "x"}};
+    booking.domain->memory.resize(64);
+    CHECK(check(booking).has_value());
+    booking.domain->vcpus.resize(1);
+    CHECK(check(booking).error().what ==
+          "xml: a domain of more than 64 kinds of vCPUs, cells and disks, or with long names");
+    booking.domain->memory.clear();
+    IdSet odd;
+    for (int pu = 1; pu < 4000; pu += 2)
+        odd.insert(pu);
+    booking.domain->vcpus[0].cpus = odd;
+    CHECK_FALSE(check(booking).has_value());
+}
+
+TEST_CASE("an order of a reservation is told in words") {
+    ReserveWords asked = words();
+    asked.amounts["cpu@1"] = 2;
+    asked.force = true;
+    CHECK(order_text(order(read_reserve(asked))) ==
+          "reservation spot of cortex: cpu@1 = 2, memory = 1024 for 15min, by force");
+    CHECK(order_text(order(read_renew(spot, Never{}))) == "reservation spot of cortex for ever");
+    CHECK(order_text(order(read_renew(spot, WallTime(1796042532s)))) ==
+          "reservation spot of cortex until 2026-11-30 12:42:12 UTC");
+    CHECK(order_text(order(read_cancel(spot))) == "reservation spot of cortex cancelled");
 }

@@ -114,12 +114,12 @@ TEST_CASE("a reservation is read item by item") {
     CHECK(reserve.name == "r1");
     CHECK(reserve.guest == "web:1");
     REQUIRE(reserve.items.size() == 3);
-    CHECK(reserve.items[0].resource == Resource::cpu());
-    CHECK(reserve.items[0].node == std::nullopt);
+    CHECK(reserve.items[0].part.resource == Resource::cpu());
+    CHECK(reserve.items[0].part.node == std::nullopt);
     CHECK(reserve.items[0].amount == 2000);
-    CHECK(reserve.items[1].node == 1);
+    CHECK(reserve.items[1].part.node == 1);
     CHECK(reserve.items[1].amount == 1536 * mib);
-    CHECK(reserve.items[2].resource == Resource::hugepages(2 * mib));
+    CHECK(reserve.items[2].part.resource == Resource::hugepages(2 * mib));
     CHECK(reserve.items[2].amount == 4 * mib);
     CHECK(std::get<Reserve>(parsed("reserve:r:cpu=0")).guest == std::nullopt);
 }

@@ -6,6 +6,7 @@
 
 #include "ctl/amounts.hpp"
 #include "ctl/outcome_screen.hpp"
+#include "ctl/reservation.hpp"
 #include "ctl/status_screen.hpp"
 #include "ctl/table.hpp"
 
@@ -254,4 +255,23 @@ TEST_CASE("memory of nobody is shown, and whether it is charged") {
     status.foreign_memory = seen;
     status.report.host.foreign[Resource::memory()] = charged;
     CHECK(status_text(status) == before.substr(0, before.size() - 1) + line + "\n");
+}
+
+TEST_CASE("reservations are shown with what is left of them, when they end, and whose they are") {
+    const Uuid uuid = Uuid::parse("00000000-0000-4000-8000-000000000001").value();
+    const WallTime end(std::chrono::seconds(1796042532));
+    CHECK(reservations_text({{.id = {"cortex", "a"},
+                              .asked = {{"cpu", 4}, {"memory@1", 3 * gib / 2}},
+                              .booked = {{"cpu", 1}},
+                              .uuids = {uuid},
+                              .match = "true()",
+                              .expiry = end},
+                             {.id = {"kube\n", "b"}, .asked = {{"hugepages-2Mi", gib}}}},
+                            {}) ==
+          "OWNER    NAME ASKED                   STILL BOOKED EXPIRES                 FOR\n"
+          "cortex   a    cpu 4, memory@1 1.5 GiB cpu 1        2026-11-30 12:42:12 UTC "
+          "00000000-0000-4000-8000-000000000001, true()\n"
+          "kube\\x0a b    hugepages-2Mi 1 GiB     nothing      never                   "
+          "any of its guests\n");
+    CHECK(reservations_text({}, {}) == "");
 }

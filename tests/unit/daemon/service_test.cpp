@@ -15,6 +15,7 @@
 #include "daemon/service.hpp"
 #include "domxml/parse.hpp"
 #include "slow_storage.hpp"
+#include "state/file.hpp"
 #include "wire/exchange.hpp"
 #include "json/document.hpp"
 #include "json/run_time.hpp"
@@ -75,7 +76,8 @@ class Bench {
                                    .root = folder.path(),
                                    .live_topology = live,
                                    .machine_interval = machine_interval,
-                                   .storage = storage},
+                                   .storage = storage,
+                                   .clock_is_right = clock_is_right},
                                   host, std::move(start), *files, loop)
                       .value();
     }
@@ -164,6 +166,7 @@ class Bench {
 
     Folder folder;
     std::optional<StorageReader> storage;
+    Reservations::ClockIsRight clock_is_right = [] { return true; };
     loop::Loop loop = loop::Loop::create().value();
     std::unique_ptr<FilesThread> files = FilesThread::start().value();
     std::unique_ptr<Service> service;
@@ -1129,4 +1132,208 @@ TEST_CASE("of starts that wait for their images and race for one place, one gets
     (void)storage.wait(first);
     (void)storage.wait(second);
     CHECK(storage.answers.at(first).verdict != storage.answers.at(second).verdict);
+}
+
+namespace {
+
+std::string owned_xml(int number, int gibibytes, std::string_view scheduler = "cortex",
+                      std::string_view more = "") {
+    return xml(number, gibibytes,
+               fmt::format("<metadata><v:admission "
+                           "xmlns:v='https://virtguard.org/xmlns/admission/1'><v:scheduler>{}"
+                           "</v:scheduler></v:admission></metadata>{}",
+                           scheduler, more));
+}
+
+const std::string open_to_all = std::string(bare) + "[scheduler]\naccept-any = true\n";
+
+core::ReserveWords spot(std::int64_t gibibytes) {
+    return {.id = {"cortex", "spot"}, .amounts = {{"memory", gibibytes * gib}}};
+}
+
+/// "" when it is made, else what was answered.
+std::string reserve(Bench& bench, core::ReserveWords words) {
+    const wire::Reply reply = bench.give(core::read_reserve(std::move(words)).value());
+    if (reply.verdict == wire::Verdict::done)
+        return reply.body;
+    return (reply.verdict == wire::Verdict::refused ? "refused: " : "error: ") + reply.body;
+}
+
+/// GiB of memory: asked, still booked.
+std::string reserved(Bench& bench) {
+    std::string text;
+    for (const core::ReservationReport& each : bench.status().reservations) {
+        const auto left = each.booked.find("memory");
+        text += fmt::format("{}{} {}/{}", text.empty() ? "" : ", ", each.id.name,
+                            left == each.booked.end() ? 0 : left->second / gib,
+                            each.asked.at("memory") / gib);
+    }
+    return text;
+}
+
+WallTime in(std::chrono::microseconds span) {
+    return loop::wall_time() + span;
+}
+
+} // namespace
+
+TEST_CASE("space is taken before its guest, which comes, goes and comes back") {
+    Bench bench(open_to_all);
+    CHECK(reserve(bench, spot(6)) == "");
+    CHECK(reserved(bench) == "spot 6/6");
+    CHECK(bench.prepare(owned_xml(2, 3, "other")).body ==
+          "virtguard: refused web-2: memory: needs 3 GiB, 2 GiB free of 8 GiB");
+    CHECK(bench.prepare(owned_xml(1, 6)).verdict == wire::Verdict::admitted);
+    CHECK(reserved(bench) == "spot 0/6");
+    (void)bench.send(wire::Operation::started, owned_xml(1, 6));
+    CHECK(reserve(bench, spot(6)) == ""); // again: it is there, and draws
+    CHECK(reserved(bench) == "spot 0/6");
+    (void)bench.send(release, owned_xml(1, 6));
+    bench.run_until([&] { return reserved(bench) == "spot 6/6"; });
+    CHECK(bench.prepare(owned_xml(2, 3, "other")).verdict == wire::Verdict::refused);
+    CHECK(bench.prepare(owned_xml(1, 6)).verdict == wire::Verdict::admitted);
+    CHECK(bench.prepare(owned_xml(2, 2, "other")).verdict == wire::Verdict::admitted);
+    CHECK(bench.give(core::CancelReservation{{"cortex", "spot"}}).verdict == wire::Verdict::done);
+    CHECK(reserved(bench) == "");
+    CHECK(bench.status().report.host.pending.at(core::Resource::memory()) == 8 * gib);
+}
+
+TEST_CASE("what does not fit is refused with the reason, and made by force") {
+    Bench bench(open_to_all);
+    CHECK(reserve(bench, spot(9)) == "refused: memory: needs 9 GiB, 8 GiB free of 8 GiB");
+    CHECK(reserved(bench) == "");
+    core::ReserveWords by_force = spot(9);
+    by_force.force = true;
+    CHECK(reserve(bench, by_force) == "");
+    CHECK(reserved(bench) == "spot 9/9");
+    CHECK(bench.status().report.over_capacity == std::vector{core::Resource::memory()});
+    bench.start();
+    CHECK(reserved(bench) == "spot 9/9");
+    CHECK(reserve(bench, spot(8)) == "");
+    CHECK(bench.status().report.over_capacity.empty());
+}
+
+TEST_CASE("what is reserved is there after a kill, and a guest that drew draws still") {
+    Bench bench(open_to_all);
+    CHECK(reserve(bench, spot(6)) == "");
+    CHECK(bench.prepare(owned_xml(1, 4)).verdict == wire::Verdict::admitted);
+    bench.start();
+    CHECK(reserved(bench) == "spot 2/6");
+    CHECK(bench.guests() == "web-1 pending");
+    CHECK(bench.prepare(owned_xml(2, 3, "other")).verdict == wire::Verdict::refused);
+    CHECK(bench.give(core::RenewReservation{{"cortex", "spot"}, core::Never{}}).verdict ==
+          wire::Verdict::done);
+    bench.start();
+    CHECK(bench.status().reservations.at(0).expiry == std::nullopt);
+}
+
+TEST_CASE("what is reserved is there after a reboot, whose guests are gone") {
+    Bench bench(open_to_all);
+    CHECK(reserve(bench, spot(6)) == "");
+    CHECK(bench.prepare(owned_xml(1, 4)).verdict == wire::Verdict::admitted);
+    std::filesystem::remove_all(bench.folder.path() / "run/virtguard");
+    std::filesystem::create_directories(bench.folder.path() / "run/virtguard");
+    bench.start();
+    CHECK(bench.guests() == "");
+    CHECK(reserved(bench) == "spot 6/6");
+}
+
+TEST_CASE("a reservation ends in mid-start, and what the start drew stays its own") {
+    Bench bench(open_to_all);
+    CHECK(reserve(bench, spot(6)) == "");
+    CHECK(bench.prepare(owned_xml(1, 4)).verdict == wire::Verdict::admitted);
+    CHECK(reserved(bench) == "spot 2/6");
+    CHECK(bench.give(core::RenewReservation{{"cortex", "spot"}, 50ms}).verdict ==
+          wire::Verdict::done);
+    bench.run_until([&] { return reserved(bench).empty(); });
+    CHECK(bench.prepare(owned_xml(2, 5, "other")).verdict == wire::Verdict::refused);
+    CHECK(bench.prepare(owned_xml(2, 4, "other")).verdict == wire::Verdict::admitted);
+    (void)bench.send(wire::Operation::started, owned_xml(1, 4));
+    CHECK(bench.status().report.host.allocated.at(core::Resource::memory()) == 4 * gib);
+    bench.finish_files();
+    const auto kept = state::read(bench.folder.path() / "state/run-time", 1 << 20);
+    CHECK(json::parse_run_time(kept.value()).value().reservations.empty());
+}
+
+TEST_CASE("a reservation that ended while no daemon ran ends at once") {
+    Bench bench(open_to_all);
+    core::ReserveWords words = spot(6);
+    words.expiry = in(100ms);
+    CHECK(reserve(bench, words) == "");
+    bench.service.reset();
+    const Instant late = after(150ms);
+    bench.run_until([&] { return loop::now() > late; });
+    bench.start();
+    bench.run_until([&] { return reserved(bench).empty(); });
+}
+
+TEST_CASE("as long as the clock is not known to be right, no reservation ends") {
+    Bench bench(open_to_all);
+    bench.clock_is_right = [] { return false; };
+    bench.start();
+    core::ReserveWords words = spot(6);
+    words.expiry = in(-1h);
+    CHECK(reserve(bench, words) == "");
+    const Instant later = after(100ms);
+    bench.run_until([&] { return loop::now() > later; });
+    CHECK(reserved(bench) == "spot 6/6");
+    bench.clock_is_right = [] { return true; };
+    bench.start(); // it is, by now
+    bench.run_until([&] { return reserved(bench).empty(); });
+    CHECK(reserve(bench, words).starts_with("error: expiry: "));
+    CHECK(reserved(bench) == "");
+}
+
+TEST_CASE("a guest whose XML a reservation matches draws on it, others do not") {
+    Bench bench(open_to_all);
+    core::ReserveWords words = spot(6);
+    words.match = "boolean(/domain/title[.='big'])";
+    bool is_asked = false;
+    bench.service->set_on_questions([&] { is_asked = true; });
+    CHECK(reserve(bench, words) == "");
+    CHECK(is_asked);
+    CHECK(bench.prepare(owned_xml(1, 3)).verdict == wire::Verdict::refused);
+    CHECK(bench.prepare(owned_xml(1, 3, "cortex", "<title>big</title>")).verdict ==
+          wire::Verdict::admitted);
+    CHECK(reserved(bench) == "spot 3/6");
+    words.match = "boolean(";
+    CHECK(reserve(bench, words) ==
+          "error: match: calls a function with too few or too many arguments");
+    words.match = "/domain/x:title";
+    CHECK(reserve(bench, words) ==
+          "error: match: has the prefix \"x\", which its namespaces do not declare");
+    CHECK(reserved(bench) == "spot 3/6");
+}
+
+TEST_CASE("a guest that was not asked yet what a reservation matches is no problem of the policy") {
+    Bench bench(open_to_all);
+    (void)bench.send(reconnect, owned_xml(1, 3));
+    core::ReserveWords words = spot(4);
+    words.match = "true()";
+    CHECK(reserve(bench, words) == "");
+    CHECK(reserved(bench) == "spot 4/4");
+    CHECK(bench.status().problems.empty());
+    (void)bench.send(reconnect, owned_xml(1, 3));
+    CHECK(reserved(bench) == "spot 1/4");
+}
+
+TEST_CASE("the XML of a domain stands for amounts, and is not kept where it cannot be read") {
+    Bench bench(open_to_all);
+    CHECK(reserve(bench, {.id = {"cortex", "spot"}, .xml = xml(1, 5)}) == "");
+    CHECK(reserved(bench) == "spot 5/5");
+    CHECK(bench.status().reservations.at(0).asked.at("cpu") == 1);
+    bench.start();
+    CHECK(reserved(bench) == "spot 5/5");
+    CHECK(
+        reserve(bench, {.id = {"cortex", "spot"}, .xml = "<domain>"}).starts_with("error: xml: "));
+    CHECK(reserved(bench) == "spot 5/5");
+}
+
+TEST_CASE("what is not reserved is neither renewed nor cancelled, and that is said") {
+    Bench bench(open_to_all);
+    const wire::Reply reply = bench.give(core::CancelReservation{{"cortex", "spot"}});
+    CHECK(reply.verdict == wire::Verdict::error);
+    CHECK(reply.body == "\"cortex\" has no reservation \"spot\"");
+    CHECK(bench.give(core::RenewReservation{{"cortex", "spot"}, core::Never{}}).verdict ==
+          wire::Verdict::error);
 }

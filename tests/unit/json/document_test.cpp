@@ -77,6 +77,14 @@ core::Status status() {
              .scheduler = "default-scheduler",
              .state = state,
              .demand = {{Resource::cpu(), 1}}});
+    result.reservations = {{.id = {"cortex", "a"},
+                            .asked = {{"memory@0-1", gib}, {"cpu", 4}},
+                            .booked = {{"cpu", 3}},
+                            .uuids = {uuid},
+                            .match = "true()",
+                            .expiry = WallTime(std::chrono::microseconds(7)),
+                            .origin = "run time by root at noon"},
+                           {.id = {"cortex", "b"}, .asked = {{"cpu", 1}}}};
     return result;
 }
 
@@ -129,6 +137,7 @@ TEST_CASE("a status is read as it was written") {
     CHECK(read->report.units == written.report.units);
     CHECK(read->report.over_capacity == written.report.over_capacity);
     CHECK(read->guests == written.guests);
+    CHECK(read->reservations == written.reservations);
     CHECK(read->foreign_memory == written.foreign_memory);
     CHECK(json::status_document(*read) == json::status_document(written));
 }

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bus/reserve_call.hpp"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <systemd/sd-bus.h>
+
+#include "base/text.hpp"
+#include "bus/handles.hpp"
+#include "bus/methods.hpp"
+
+namespace virtguard::bus {
+
+namespace {
+
+/// Enters an array, has each element read, and leaves it. More than so many are an error.
+template <class One>
+Result<> read_array(sd_bus_message* call, const char* name, const char* of, std::size_t most,
+                    One read_one) {
+    int r = sd_bus_message_enter_container(call, SD_BUS_TYPE_ARRAY, of);
+    for (std::size_t read = 0; r >= 0; ++read) {
+        r = sd_bus_message_at_end(call, /*complete=*/0);
+        if (r != 0)
+            break;
+        if (read == most)
+            return fail(Errc::invalid, "{}: more than {}", name, most);
+        if (auto one = read_one(); !one)
+            return one;
+    }
+    if (r >= 0)
+        r = sd_bus_message_exit_container(call);
+    return r < 0 ? failed(name, r) : Result<>{};
+}
+
+/// The same of a dictionary with texts for keys.
+template <class Value>
+Result<> read_dictionary(sd_bus_message* call, const char* name, const char* entry,
+                         std::size_t most, Value read_value) {
+    const std::string of = std::string("{") + entry + "}";
+    return read_array(call, name, of.c_str(), most, [&]() -> Result<> {
+        const char* key = nullptr;
+        int r = sd_bus_message_enter_container(call, SD_BUS_TYPE_DICT_ENTRY, entry);
+        if (r >= 0)
+            r = sd_bus_message_read(call, "s", &key);
+        if (r < 0)
+            return failed(name, r);
+        if (auto value = read_value(std::string_view(key)); !value)
+            return value;
+        r = sd_bus_message_exit_container(call);
+        return r < 0 ? failed(name, r) : Result<>{};
+    });
+}
+
+Result<> read_amounts(sd_bus_message* call, core::ReserveWords& words) {
+    return read_dictionary(call, "resources", "sx", core::max_reserved_parts,
+                           [&](std::string_view key) -> Result<> {
+                               if (key.size() > Methods::max_word)
+                                   return fail(Errc::invalid, "resources: {}: longer than {} bytes",
+                                               quote(key), Methods::max_word);
+                               std::int64_t amount = 0;
+                               if (const int r = sd_bus_message_read(call, "x", &amount); r < 0)
+                                   return failed("resources", r);
+                               words.amounts.emplace(key, amount);
+                               return {};
+                           });
+}
+
+Result<> read_text_option(sd_bus_message* call, std::string_view name, std::size_t most,
+                          std::string& target) {
+    const char* text = nullptr;
+    if (const int r = sd_bus_message_read(call, "s", &text); r < 0)
+        return failed(std::string(name).c_str(), r);
+    if (std::string_view(text).size() > most)
+        return fail(Errc::invalid, "{}: longer than {} bytes", name, most);
+    target = text;
+    return {};
+}
+
+Result<> read_uuids(sd_bus_message* call, core::ReserveWords& words) {
+    return read_array(call, "uuids", "s", core::max_reservation_uuids, [&]() -> Result<> {
+        return read_text_option(call, "uuids", Methods::max_word, words.uuids.emplace_back());
+    });
+}
+
+Result<> read_expiry_option(sd_bus_message* call, core::ReserveWords& words) {
+    std::uint64_t microseconds = 0;
+    if (const int r = sd_bus_message_read(call, "t", &microseconds); r < 0)
+        return failed("expiry", r);
+    const auto expiry = core::read_expiry(microseconds);
+    if (!expiry)
+        return std::unexpected(expiry.error());
+    words.expiry = *expiry;
+    return {};
+}
+
+Result<> read_force(sd_bus_message* call, core::ReserveWords& words) {
+    int force = 0;
+    if (const int r = sd_bus_message_read(call, "b", &force); r < 0)
+        return failed("force", r);
+    words.force = force != 0;
+    return {};
+}
+
+Result<> read_option(sd_bus_message* call, std::string_view key, core::ReserveWords& words) {
+    const auto within = [&](const char* type, auto read) -> Result<> {
+        if (sd_bus_message_enter_container(call, SD_BUS_TYPE_VARIANT, type) <= 0)
+            return fail(Errc::invalid, "options: {}: expected a value of type {}", key, type);
+        if (auto value = read(); !value)
+            return value;
+        const int r = sd_bus_message_exit_container(call);
+        return r < 0 ? failed("options", r) : Result<>{};
+    };
+    if (key == "uuids")
+        return within("as", [&] { return read_uuids(call, words); });
+    if (key == "match")
+        return within("s",
+                      [&] { return read_text_option(call, key, core::max_match, words.match); });
+    if (key == "xml")
+        return within(
+            "s", [&] { return read_text_option(call, key, core::max_reservation_xml, words.xml); });
+    if (key == "expiry")
+        return within("t", [&] { return read_expiry_option(call, words); });
+    if (key == "force")
+        return within("b", [&] { return read_force(call, words); });
+    return fail(Errc::invalid, "options: {} is none: expected uuids, match, xml, expiry or force",
+                quote(key));
+}
+
+} // namespace
+
+Result<core::Order> read_reserve_call(sd_bus_message* call) {
+    const char* owner = nullptr;
+    const char* name = nullptr;
+    if (const int r = sd_bus_message_read(call, "ss", &owner, &name); r < 0)
+        return failed("owner", r);
+    core::ReserveWords words{.id = {owner, name}};
+    if (auto read = read_amounts(call, words); !read)
+        return std::unexpected(read.error());
+    constexpr std::size_t most_options = 5;
+    auto read = read_dictionary(call, "options", "sv", most_options, [&](std::string_view key) {
+        return read_option(call, key, words);
+    });
+    if (!read)
+        return std::unexpected(read.error());
+    return core::read_reserve(std::move(words));
+}
+
+} // namespace virtguard::bus

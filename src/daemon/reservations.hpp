@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Makes, renews, cancels and ends what schedulers reserve: in the guard at once, and in what is
+// kept of what is set at run time.
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "base/error.hpp"
+#include "core/guard.hpp"
+#include "core/run_time.hpp"
+#include "daemon/run_time_store.hpp"
+#include "loop/loop.hpp"
+
+namespace virtguard::daemon {
+
+class Reservations {
+  public:
+    /// Whether the wall clock can be trusted. Once it could, it is.
+    using ClockIsRight = bool (*)();
+
+    /// Takes up what the store has. Loop, guard and store must outlive it. `changed` runs when
+    /// something was reserved or has ended.
+    [[nodiscard]] static Result<std::unique_ptr<Reservations>>
+    create(loop::Loop& loop, core::Guard& guard, RunTimeStore& store, ClockIsRight clock_is_right,
+           std::function<void()> changed);
+    Reservations(const Reservations&) = delete;
+    Reservations& operator=(const Reservations&) = delete;
+    ~Reservations() = default;
+
+    [[nodiscard]] static bool are_meant_by(const core::Order& order);
+
+    /// Carries out such an order; `done` runs when that is on the disk, or with why it was not
+    /// carried out (syntax, invalid, not_found, refused, limit) or is not kept.
+    void carry_out(core::Order order, const core::Setter& by, RunTimeStore::Kept done);
+
+  private:
+    Reservations(core::Guard& guard, RunTimeStore& store, ClockIsRight clock_is_right,
+                 std::function<void()> changed)
+        : guard_(guard), store_(store), clock_is_right_(clock_is_right),
+          changed_(std::move(changed)) {}
+    [[nodiscard]] Result<> apply(core::Order& order);
+    [[nodiscard]] Result<> book(core::Reserve& order);
+    [[nodiscard]] bool trusts_clock();
+    void end_those_over();
+    void arm();
+
+    core::Guard& guard_;
+    RunTimeStore& store_;
+    ClockIsRight clock_is_right_;
+    bool was_right_ = false;
+    std::function<void()> changed_;
+    std::optional<loop::Timer> timer_;
+};
+
+} // namespace virtguard::daemon
