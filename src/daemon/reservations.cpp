@@ -65,12 +65,16 @@ Result<std::unique_ptr<Reservations>> Reservations::create(loop::Loop& loop, cor
     if (!timer)
         return std::unexpected(timer.error());
     made->timer_ = *std::move(timer);
-    std::map<core::ReservationId, core::Booking> kept;
-    for (const auto& [id, each] : store.values().reservations)
-        kept.emplace(id, each.booking);
-    guard.reserve(std::move(kept));
-    made->arm();
+    made->take_up();
     return made;
+}
+
+void Reservations::take_up() {
+    std::map<core::ReservationId, core::Booking> kept;
+    for (const auto& [id, each] : store_.values().reservations)
+        kept.emplace(id, each.booking);
+    guard_.reserve(std::move(kept));
+    arm();
 }
 
 bool Reservations::are_meant_by(const core::Order& order) {

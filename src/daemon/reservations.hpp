@@ -29,6 +29,9 @@ class Reservations {
     Reservations& operator=(const Reservations&) = delete;
     ~Reservations() = default;
 
+    /// Takes up what the store has, again: a file that could not be read at first may have some.
+    void take_up();
+
     [[nodiscard]] static bool are_meant_by(const core::Order& order);
 
     /// Carries out such an order; `done` runs when that is on the disk, or with why it was not

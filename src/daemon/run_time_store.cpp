@@ -80,6 +80,7 @@ Result<core::RunTime> read_values(const std::filesystem::path& file) {
 /// What a file says, and in its place what was set before it could be read.
 core::RunTime merged(core::RunTime of_file, core::RunTime set) {
     set.overcommit.merge(of_file.overcommit);
+    set.reservations.merge(of_file.reservations);
     if (!set.mode)
         set.mode = std::move(of_file.mode);
     return set;

@@ -290,7 +290,9 @@ void Service::status_file_written(std::string_view name) {
 
 void Service::apply_policy() {
     guard_.apply(policy_.in_force());
-    pages_.read_again(); // what is foreign depends on what is reserved
+    if (reservations_)
+        reservations_->take_up(); // what is set at run time may be known only now
+    pages_.read_again();          // what is foreign depends on what is reserved
     note_over_capacity();
     if (storage_)
         storage_->policy_changed();
