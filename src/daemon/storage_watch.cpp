@@ -2,6 +2,7 @@
 #include "daemon/storage_watch.hpp"
 
 #include <algorithm>
+#include <ranges>
 #include <string_view>
 
 #include <sys/epoll.h>
@@ -95,6 +96,7 @@ StorageWatch::Lane* StorageWatch::lane_for(const std::string& path) {
         if (!lane->path.empty() && !lane->place && !lane->busy_since) {
             lane->path = path;
             lane->is_known = false;
+            lane->first_round = lane->rounds_begun + 1;
             lane->file_system.reset();
             lane->problem.clear();
             return lane.get();
@@ -148,6 +150,12 @@ bool StorageWatch::is_used(std::size_t number) const {
 /// Somebody has waited for it in vain.
 bool StorageWatch::hangs(const Lane& lane) const {
     return lane.busy_since && loop::now() - *lane.busy_since >= patience;
+}
+
+/// Nothing is decided before what the guests on it owe is known: it would be given away. It is not
+/// waited for where it hangs.
+bool StorageWatch::is_awaited(std::size_t number) const {
+    return is_used(number) && !lanes_[number]->knows_guests() && !hangs(*lanes_[number]);
 }
 
 /// A round that is on goes on to its end: what is new since it began the next one sees.
@@ -231,9 +239,9 @@ void StorageWatch::arm_timer() {
     if (waiters_.empty())
         return;
     Instant next = std::ranges::min_element(waiters_, {}, &Waiter::until)->until;
-    for (const auto& lane : lanes_)
-        if (lane->place && !lane->is_known && lane->busy_since && !hangs(*lane))
-            next = std::min(next, *lane->busy_since + patience);
+    for (std::size_t number = 0; number < lanes_.size(); ++number)
+        if (lanes_[number]->busy_since && is_awaited(number))
+            next = std::min(next, *lanes_[number]->busy_since + patience);
     timer_->arm(next);
 }
 
@@ -367,8 +375,7 @@ void StorageWatch::serve() {
     arm_timer();
 }
 
-/// A path that nothing is known of might be the one that an image is on; it is not waited for
-/// where it hangs.
+/// Any path might be on the file system that an image is on.
 bool StorageWatch::is_served(const Waiter& waiter) const {
     return std::ranges::all_of(
                waiter.answers,
@@ -376,9 +383,8 @@ bool StorageWatch::is_served(const Waiter& waiter) const {
            std::ranges::all_of(
                waiter.rounds,
                [&](const auto& need) { return lanes_[need.first]->rounds_ended >= need.second; }) &&
-           std::ranges::all_of(lanes_, [&](const auto& lane) {
-               return !lane->place || lane->is_known || hangs(*lane);
-           });
+           std::ranges::none_of(std::views::iota(std::size_t{0}, lanes_.size()),
+                                [&](std::size_t number) { return is_awaited(number); });
 }
 
 void StorageWatch::give_up(const Waiter& waiter) {

@@ -108,12 +108,15 @@ class StorageWatch {
         core::Images round_read;
         std::uint64_t rounds_begun = 0;
         std::uint64_t rounds_ended = 0;
-        bool round_again = false; ///< after the one that is on
-        bool is_known = false;    ///< whether there is a file system
+        std::uint64_t first_round = 1; ///< the first that began since the lane has its path
+        bool round_again = false;      ///< after the one that is on
+        bool is_known = false;         ///< whether there is a file system
         std::optional<core::FileSystem> file_system;
         std::string problem; ///< of the path: why there is nothing, or nothing new
 
         [[nodiscard]] bool round_is_on() const { return rounds_begun > rounds_ended; }
+        /// What is known of guests' images on it is all that there is to know.
+        [[nodiscard]] bool knows_guests() const { return rounds_ended >= first_round; }
     };
     /// Who waits for images.
     struct Waiter {
@@ -133,6 +136,7 @@ class StorageWatch {
     [[nodiscard]] Lane* lane_for(const std::string& path);
     [[nodiscard]] bool is_used(std::size_t number) const;
     [[nodiscard]] bool hangs(const Lane& lane) const;
+    [[nodiscard]] bool is_awaited(std::size_t number) const;
     void begin_rounds(const std::set<std::size_t>& numbers);
     void ask(const core::ImageName& image, Waiter& waiter);
     void arm_timer();

@@ -210,11 +210,31 @@ TEST_CASE("a start does not wait for a look at all images") {
         paths.push_back(fmt::format("/a/{}", i));
     bench.guard.running(domain(paths), Instant{1s});
     bench.watch();
-    bench.run_until([&] { return bench.capacity().contains(storage); });
+    bench.run_until([&] { return bench.guard.report().host.allocated[storage] == 10000 * gib; });
     bench.slow.hang("/a/999"); // the last of them, by its place in the round
     bench.storage_watch->look();
     CHECK(bench.read({"/a/new"}) < 5s);
     CHECK(bench.growth({"/a/new"}) == 10 * gib);
+}
+
+TEST_CASE("nothing is decided before what guests of an earlier daemon owe is known") {
+    Bench bench(policy({"/a"}));
+    std::vector<std::string> paths;
+    for (int i = 0; i < 200; ++i)
+        paths.push_back(fmt::format("/a/{}", i));
+    bench.guard.running(domain(paths), Instant{1s});
+    bench.watch();
+    (void)bench.read({"/elsewhere/1"});
+    CHECK(bench.guard.report().host.allocated.at(storage) == 2000 * gib);
+}
+
+TEST_CASE("guests of an earlier daemon whose storage hangs hold up no start for ever") {
+    Bench bench(policy({"/a"}));
+    bench.guard.running(domain({"/a/1"}), Instant{1s});
+    bench.slow.hang("/a/1");
+    bench.watch();
+    CHECK(bench.read({"/elsewhere/1"}, 1h) < 1min);
+    CHECK(bench.read({"/elsewhere/1"}, 1h) < 1min);
 }
 
 TEST_CASE("a disk of a guest is read when it is told of") {
