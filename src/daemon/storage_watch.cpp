@@ -176,6 +176,7 @@ void StorageWatch::begin_rounds(const std::set<std::size_t>& numbers) {
                 lanes_[number]->round.push_back(disk.image);
     for (const std::size_t number : numbers) {
         ++lanes_[number]->rounds_begun;
+        lanes_[number]->round_is_fresh = true;
         work(number);
     }
 }
@@ -262,6 +263,9 @@ void StorageWatch::work(std::size_t number) {
 /// On the lane's thread.
 void StorageWatch::read(Batch& batch, const std::string& path, const StorageReader& reader,
                         const FilesThread& thread) {
+    if (!path.empty() && batch.begins_round)
+        if (auto seen = reader.file_system(path))
+            batch.at_begin = *std::move(seen);
     for (core::Images* images : {&batch.asked, &batch.of_round})
         for (auto& [name, known] : *images)
             if (!thread.is_ending())
@@ -278,8 +282,14 @@ void StorageWatch::read(Batch& batch, const std::string& path, const StorageRead
 /// Takes what comes next from what the lane is to read: before all else, what its path is on.
 StorageWatch::Batch StorageWatch::next_batch(std::size_t number) {
     Lane& lane = *lanes_[number];
-    Batch batch{.lane = number, .asked = {}, .of_round = {}, .of_asked = {}, .file_system = {}};
+    Batch batch{.lane = number,
+                .asked = {},
+                .of_round = {},
+                .at_begin = {},
+                .of_asked = {},
+                .file_system = {}};
     const std::size_t most = lane.place && !lane.is_known ? 0 : max_batch;
+    batch.begins_round = most > 0 && std::exchange(lane.round_is_fresh, false);
     for (; !lane.asked.empty() && batch.answers < most; ++batch.answers) {
         batch.asked.try_emplace(std::move(lane.asked.front()));
         lane.asked.pop_front();
@@ -298,7 +308,9 @@ void StorageWatch::take_in(Batch batch) {
     lane.answered += batch.answers;
     guard_.set_images(batch.asked);
     for (const core::FileSystem& seen : batch.of_asked)
-        note_use(seen);
+        note_use(seen, Use::more);
+    if (batch.begins_round)
+        lane.used_at_begin = batch.at_begin ? batch.at_begin->used : 0;
     lane.round_read.merge(batch.of_round);
     const bool ends_round = lane.round_is_on() && batch.ends_round && lane.round.empty();
     if (ends_round) {
@@ -306,7 +318,7 @@ void StorageWatch::take_in(Batch batch) {
         ++lane.rounds_ended;
     }
     if (batch.file_system)
-        note_file_system(lane, *std::move(batch.file_system));
+        note_file_system(lane, *std::move(batch.file_system), ends_round ? Use::any : Use::more);
     tell_file_systems();
     if (ends_round && std::exchange(lane.round_again, false))
         begin_rounds({batch.lane});
@@ -315,16 +327,22 @@ void StorageWatch::take_in(Batch batch) {
         changed_();
 }
 
-/// Of the file system an image is on, which a path may be on, too.
-void StorageWatch::note_use(const core::FileSystem& seen) {
+/// Of the file system an image is on, which paths may be on, too.
+void StorageWatch::note_use(const core::FileSystem& seen, Use use) {
+    std::int64_t used = seen.used;
+    for (const auto& lane : lanes_)
+        if (use == Use::more && lane->file_system && lane->file_system->device == seen.device)
+            used = std::max(used, lane->file_system->used);
     for (const auto& lane : lanes_)
         if (lane->file_system && lane->file_system->device == seen.device) {
             lane->file_system->capacity = seen.capacity;
-            lane->file_system->used = seen.used;
+            lane->file_system->used = used;
         }
 }
 
-void StorageWatch::note_file_system(Lane& lane, Result<core::FileSystem> found) {
+void StorageWatch::note_file_system(Lane& lane, Result<core::FileSystem> found, Use use) {
+    if (found && use == Use::any)
+        found->used = std::max(found->used, lane.used_at_begin);
     lane.is_known = true;
     const bool is_default = !guard_.policy().origins.contains("storage.paths");
     std::string problem = found ? "" : found.error().what;
@@ -339,7 +357,7 @@ void StorageWatch::note_file_system(Lane& lane, Result<core::FileSystem> found) 
         log(Level::error, "storage: {}: {}", printable(lane.path), problem);
     lane.problem = std::move(problem);
     if (lane.file_system)
-        note_use(core::FileSystem(*lane.file_system));
+        note_use(core::FileSystem(*lane.file_system), use);
 }
 
 void StorageWatch::tell_file_systems() {

@@ -8,7 +8,8 @@
 // What a guest writes is used, and no longer owed. So that nothing is free twice, what is used is
 // never older than what is known of an image: a file system is read after the images on it, and
 // with each start's. Then guests that write seem to owe more than they do until all images are read
-// again, which is done before a start is refused for it.
+// again, which is done before a start is refused for it. What a guest discards it owes again: less
+// is used only when all images were read after it was seen to be less.
 
 #include <chrono>
 #include <cstddef>
@@ -89,11 +90,15 @@ class StorageWatch {
         core::Images asked;   ///< by starts
         core::Images of_round;
         std::size_t answers = 0; ///< how much was asked
+        bool begins_round = false;
         bool ends_round = false;
-        std::vector<core::FileSystem> of_asked; ///< what their images are on, read after them
+        std::optional<core::FileSystem> at_begin; ///< of the lane's path, read before images
+        std::vector<core::FileSystem> of_asked;   ///< what their images are on, read after them
         std::optional<Result<core::FileSystem>> file_system; ///< of the lane's path, read last
     };
     using Mail = loop::Mailbox<Batch>;
+    /// Whether what is used of a file system may turn out less than it was.
+    enum class Use { any, more };
 
     /// A thread and what it is to read.
     struct Lane {
@@ -108,9 +113,11 @@ class StorageWatch {
         core::Images round_read;
         std::uint64_t rounds_begun = 0;
         std::uint64_t rounds_ended = 0;
-        std::uint64_t first_round = 1; ///< the first that began since the lane has its path
-        bool round_again = false;      ///< after the one that is on
-        bool is_known = false;         ///< whether there is a file system
+        std::uint64_t first_round = 1;  ///< the first that began since the lane has its path
+        bool round_is_fresh = false;    ///< nothing was read for it yet
+        std::int64_t used_at_begin = 0; ///< of the round
+        bool round_again = false;       ///< after the one that is on
+        bool is_known = false;          ///< whether there is a file system
         std::optional<core::FileSystem> file_system;
         std::string problem; ///< of the path: why there is nothing, or nothing new
 
@@ -144,8 +151,8 @@ class StorageWatch {
     void work(std::size_t number);
     [[nodiscard]] Batch next_batch(std::size_t number);
     void take_in(Batch batch);
-    void note_file_system(Lane& lane, Result<core::FileSystem> found);
-    void note_use(const core::FileSystem& seen);
+    void note_file_system(Lane& lane, Result<core::FileSystem> found, Use use);
+    void note_use(const core::FileSystem& seen, Use use);
     static void read(Batch& batch, const std::string& path, const StorageReader& reader,
                      const FilesThread& thread);
     void tell_file_systems();

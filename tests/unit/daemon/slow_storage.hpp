@@ -40,6 +40,11 @@ class SlowStorage {
         const std::lock_guard lock(mutex_);
         file_systems_[path] = std::move(file_system);
     }
+    /// How many had to wait.
+    [[nodiscard]] int held() {
+        const std::lock_guard lock(mutex_);
+        return held_;
+    }
     [[nodiscard]] std::size_t images_read() {
         const std::lock_guard lock(mutex_);
         return images_read_;
@@ -58,6 +63,7 @@ class SlowStorage {
 
   private:
     void wait(const std::string& path, std::unique_lock<std::mutex>& lock) {
+        held_ += hanging_.contains(path) ? 1 : 0;
         released_.wait(lock, [&] { return !hanging_.contains(path); });
     }
     Result<core::Image> image(const std::string& path) {
@@ -82,6 +88,7 @@ class SlowStorage {
     std::mutex mutex_;
     std::condition_variable released_;
     std::set<std::string> hanging_;
+    int held_ = 0;
     std::map<std::string, Result<core::Image>> images_;
     std::map<std::string, Result<core::FileSystem>> file_systems_;
     std::size_t images_read_ = 0;

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <systemd/sd-event.h>
@@ -245,6 +246,59 @@ TEST_CASE("a disk of a guest is read when it is told of") {
     CHECK(bench.guard.report().host.allocated.at(storage) == 10 * gib);
     bench.storage_watch->look_at("web");
     bench.run_until([&] { return bench.guard.report().host.allocated.at(storage) == 20 * gib; });
+}
+
+TEST_CASE("what a guest discarded is not free as long as it is not seen to owe it again") {
+    const auto used = [](std::int64_t gibibytes) {
+        return core::FileSystem{
+            .path = "/a", .device = 1, .capacity = 100 * gib, .used = gibibytes * gib};
+    };
+    const auto with = [](std::int64_t gibibytes) {
+        return core::Image{.device = 1, .virtual_size = 10 * gib, .allocated = gibibytes * gib};
+    };
+    Bench bench(policy({"/a"}));
+    bench.slow.set_image("/a/1", with(8));
+    bench.slow.set_file_system("/a", used(50));
+    bench.slow.set_file_system("/a/new", used(50));
+    bench.guard.running(domain({"/a/1"}), Instant{1s});
+    bench.watch();
+    const auto host = [&] { return bench.guard.report().host; };
+    (void)bench.read({"/a/new"});
+    CHECK(host().free.at(storage) == 48 * gib);
+    bench.slow.set_image("/a/1", with(2));
+    bench.slow.set_file_system("/a/new", used(44));
+    (void)bench.read({"/a/new"});
+    CHECK(host().free.at(storage) == 48 * gib);
+    bench.slow.set_file_system("/a/new", used(53)); // another has written
+    (void)bench.read({"/a/new"});
+    CHECK(host().free.at(storage) == 45 * gib);
+    bench.slow.set_file_system("/a", used(44));
+    bench.storage_watch->look();
+    bench.run_until([&] { return host().foreign.at(storage) == 44 * gib; });
+    CHECK(host().free.at(storage) == 48 * gib);
+}
+
+TEST_CASE("what is discarded behind a look at all images stays used until the next") {
+    Bench bench(policy({"/a"}));
+    const core::FileSystem before{
+        .path = "/a", .device = 1, .capacity = 100 * gib, .used = 50 * gib};
+    bench.slow.set_file_system("/a", before);
+    bench.guard.running(domain({"/a/1"}), Instant{1s});
+    bench.watch();
+    (void)bench.read({"/a/new"});
+    const int known = bench.changes;
+    bench.slow.hang("/a/1");
+    bench.storage_watch->look();
+    while (bench.slow.held() == 0)
+        std::this_thread::sleep_for(1ms);
+    core::FileSystem after = before;
+    after.used = 44 * gib;
+    bench.slow.set_file_system("/a", after);
+    bench.slow.release();
+    bench.run_until([&] { return bench.changes > known; });
+    CHECK(bench.guard.report().host.foreign.at(storage) == 50 * gib);
+    bench.storage_watch->look();
+    bench.run_until([&] { return bench.guard.report().host.foreign.at(storage) == 44 * gib; });
 }
 
 TEST_CASE("two paths on one file system count once") {
