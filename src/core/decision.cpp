@@ -52,7 +52,9 @@ bool Decision::admitted() const {
 
 bool Decision::is_short_of(const Resource& resource) const {
     return std::ranges::any_of(reasons, [&](const Reason& reason) {
-        return reason.resource == resource && reason.code == Code::insufficient_capacity;
+        return reason.resource == resource && (reason.code == Code::insufficient_capacity ||
+                                               reason.code == Code::insufficient_node_capacity ||
+                                               reason.code == Code::scheduler_quota);
     });
 }
 

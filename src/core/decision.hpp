@@ -53,7 +53,7 @@ struct Decision {
     [[nodiscard]] bool admitted() const;
     /// Admitted, with reasons that only mode observe kept from refusing.
     [[nodiscard]] bool would_refuse() const { return admitted() && !reasons.empty(); }
-    /// There is too little of it now, if no more than that.
+    /// There is too little of it now, on the host or of a scheduler's quota, whatever the mode.
     [[nodiscard]] bool is_short_of(const Resource& resource) const;
 };
 

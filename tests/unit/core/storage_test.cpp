@@ -263,6 +263,7 @@ TEST_CASE("quotas and reservations count storage") {
     domain.scheduler = "nova";
     CHECK(start(guard, domain) == "virtguard: refused web: ephemeral-storage: needs 11 GiB, 10 GiB "
                                   "left of the quota of 10 GiB of scheduler.accept.nova");
+    CHECK(guard.check(domain).decision.is_short_of(storage)); // so images are read again
     guard.reserve("later",
                   {.pieces = {{storage, {0, 2}, /*whole=*/false, 106 * gib}}, .guest = {}});
     CHECK(start(guard, with_disks("db", {"/b/1"})) ==
