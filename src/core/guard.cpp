@@ -49,10 +49,19 @@ std::optional<Answer> Guard::admit(const Domain& domain, Instant when, IfKept if
     return given;
 }
 
+/// What its disks owe was let in when it was started, under whatever path: a revert to a snapshot
+/// returns to another image.
 bool Guard::has_its_place(const Domain& domain, const Demand& demand, Instant when) const {
     const std::string identity = identity_of(domain);
-    return keeps_place_of(identity, when) &&
-           is_covered(demand.pieces, ledger_.find(identity)->demand.pieces);
+    if (!keeps_place_of(identity, when))
+        return false;
+    std::vector<Piece> pieces = demand.pieces;
+    std::erase_if(pieces, [](const Piece& piece) { return piece.resource == Resource::storage(); });
+    return is_covered(pieces, ledger_.find(identity)->demand.pieces);
+}
+
+bool Guard::has_its_place(const Domain& domain, Instant when) const {
+    return has_its_place(domain, make_demand(domain, host_, policy_), when);
 }
 
 bool Guard::keeps_place_of(const std::string& identity, Instant when) const {

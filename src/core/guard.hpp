@@ -76,13 +76,16 @@ class Guard {
     /// start of the same identity replaces the first's claim, or, refused, leaves it. Nothing is
     /// held for a start that has ended already: a younger message said so.
     /// A guest that returns to the place kept for it, or whose end we were not told of, is admitted
-    /// whatever else has changed. Nothing (only with IfKept::wait): the start would fit only in a
-    /// place that is still kept; ask again at next_return_end().
+    /// whatever else has changed, and whatever its disks are by now. Nothing (only with
+    /// IfKept::wait): the start would fit only in a place that is still kept; ask again at
+    /// next_return_end().
     [[nodiscard]] std::optional<Answer> admit(const Domain& domain, Instant when, IfKept if_kept);
 
     /// Whether a start of that identity would return to a place that is kept for it, or that it
     /// never left. How much it needs is not looked at.
     [[nodiscard]] bool keeps_place_of(const std::string& identity, Instant when) const;
+    /// And it needs no more than that: admit() will let it in.
+    [[nodiscard]] bool has_its_place(const Domain& domain, Instant when) const;
 
     /// Ends what is kept for guests that did not return in time.
     void expire(Instant now);

@@ -252,6 +252,26 @@ TEST_CASE("a guest that returns finds its storage, however full the file system 
     CHECK(broken_invariant(guard.ledger()) == "");
 }
 
+TEST_CASE("a guest returns to another image than it left, as after a revert to a snapshot") {
+    Policy policy = plain_policy();
+    policy.claim.return_hold = 1s;
+    policy.storage.unknown_refuses = true;
+    FileSystems file_systems = two_file_systems();
+    Guard guard = guard_with(file_systems,
+                             {{image_of("/a/overlay.TRANSIENT"), known(7, 60 * gib, 50 * gib)},
+                              {image_of("/b/1"), known(8, 60 * gib)}},
+                             policy);
+    const Domain domain = with_disks("web", {"/a/overlay.TRANSIENT"});
+    guard.running(domain, at(1s));
+    guard.released(identity_of(domain), at(2s));
+    const std::string image = GENERATE("/b/1", "/a/unread");
+    const Domain reverted = with_disks("web", {image});
+    CHECK(guard.has_its_place(reverted, at(2100ms)));
+    CHECK_FALSE(guard.has_its_place(reverted, at(3100ms)));
+    CHECK(guard.admit(reverted, at(2100ms), IfKept::refuse).value().decision.reasons.empty());
+    CHECK(broken_invariant(guard.ledger()) == "");
+}
+
 TEST_CASE("quotas and reservations count storage") {
     Policy policy = plain_policy();
     policy.scheduler.accept["nova"] = {.match = "nova", .mode = {}, .quota = {}};
