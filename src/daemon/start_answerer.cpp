@@ -91,6 +91,11 @@ void StartAnswerer::answer_unread(const Error& error, Parked& start) {
 void StartAnswerer::read_and_decide(Parked start) {
     if (storage_ == nullptr)
         return decide_anew(std::move(start));
+    if (guard_.has_its_place(start.domain, exec_time(start.header))) {
+        const std::string identity = core::identity_of(start.domain);
+        decide_anew(std::move(start)); // its place might not be kept for as long as storage takes
+        return storage_->look_at(identity);
+    }
     const std::vector<core::Disk> disks = start.domain.disks;
     const auto at_most = time_for_images(start.header, start.arrived);
     storage_->read(disks, at_most,

@@ -37,9 +37,9 @@ class StartAnswerer {
     /// Nothing can be answered before.
     [[nodiscard]] Result<> watch(loop::Loop& loop);
 
-    /// At once, but for a start with images, which are read first, and for one that fits only in a
-    /// place kept for a returning guest, which waits for the end of that. The bytes are empty where
-    /// no reply is due.
+    /// At once, but for a start with images, which are read first unless its place is kept for it,
+    /// and for one that fits only in a place kept for a returning guest, which waits for the end of
+    /// that. The bytes are empty where no reply is due.
     void answer(const wire::Request& request, Reply reply);
 
     /// Another place is kept than before, or one for another time.

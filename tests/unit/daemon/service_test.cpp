@@ -1110,6 +1110,20 @@ TEST_CASE("a start whose hook waits only briefly waits less for its images") {
     CHECK(loop::now() - began < StorageWatch::patience);
 }
 
+TEST_CASE("a guest that returns does not lose its place to the wait for its images") {
+    StorageBench storage("claim.return = \"1h\"\n");
+    const std::string body = xml(50, 1, StorageBench::disk("/a/1"));
+    (void)storage.bench.send(reconnect, body);
+    storage.slow.hang("/a/1");
+    (void)storage.bench.send(release, body);
+    CHECK(storage.bench.prepare(body).verdict == wire::Verdict::admitted); // at once
+    storage.slow.release();
+    storage.bench.run_until([&] {
+        const auto pending = storage.bench.status().report.host.pending;
+        return pending.contains(core::Resource::storage());
+    });
+}
+
 TEST_CASE("a check waits for images as a start does") {
     StorageBench storage;
     storage.slow.hang("/a/1");
