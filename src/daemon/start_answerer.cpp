@@ -130,11 +130,17 @@ void StartAnswerer::decide(Parked start) {
     if (!given)
         return parked_.push_back(std::move(start));
     const auto at_most = time_for_images(start.header, start.arrived);
-    if (given->decision.admitted() || storage_ == nullptr || start.has_all_images ||
-        at_most.count() == 0 || !given->decision.is_short_of(core::Resource::storage()))
+    const bool admitted = given->decision.admitted();
+    if (storage_ == nullptr || start.has_all_images || at_most.count() == 0 ||
+        !given->decision.is_short_of(core::Resource::storage())) {
+        if (start.has_claim && !admitted) // the policy enforces now what it only observed
+            guard_.released(core::identity_of(start.domain), when);
         return answer(start.domain, *given, when, start.reply);
-    // Guests that have written since their images were read owe less than they seem to.
+    }
+    // Guests that have written since their images were read owe less than they seem to, which
+    // matters, too, where it is only observed.
     start.has_all_images = true;
+    start.has_claim = admitted;
     storage_->read_all(
         at_most, [this, start = std::move(start)]() mutable { decide_anew(std::move(start)); });
 }

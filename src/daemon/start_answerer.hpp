@@ -54,6 +54,7 @@ class StartAnswerer {
         Reply reply;
         Instant arrived{};
         bool has_all_images = false; ///< were read for it
+        bool has_claim = false;      ///< from before they were
     };
 
     [[nodiscard]] bool read(Parked& start);

@@ -1124,6 +1124,30 @@ TEST_CASE("a guest that returns does not lose its place to the wait for its imag
     });
 }
 
+TEST_CASE("what is observed is not that guests seem to owe what they have written since") {
+    StorageBench storage("mode = \"observe\"\n");
+    const auto with = [](std::int64_t written) {
+        return core::Image{.device = 1, .virtual_size = 85 * gib, .allocated = written};
+    };
+    storage.slow.set_image("/a/writer", with(0));
+    const std::string writer = xml(50, 1, StorageBench::disk("/a/writer"));
+    (void)storage.bench.send(reconnect, writer);
+    storage.bench.run_until([&] {
+        const auto allocated = storage.bench.status().report.host.allocated;
+        return allocated.contains(core::Resource::storage());
+    });
+    storage.slow.set_image("/a/writer", with(85 * gib));
+    for (const char* path : {"/a", "/a/1", "/a/2"})
+        storage.slow.set_file_system(
+            path,
+            core::FileSystem{.path = "/a", .device = 1, .capacity = 100 * gib, .used = 85 * gib});
+    (void)storage.wait(storage.ask(StorageBench::disk("/a/1")));
+    CHECK(storage.bench.status().would_refuse == 0);
+    CHECK(storage.bench.status().report.host.pending.at(core::Resource::storage()) == 20 * gib);
+    (void)storage.wait(storage.ask(StorageBench::disk("/a/2")));
+    CHECK(storage.bench.status().would_refuse == 1);
+}
+
 TEST_CASE("a check waits for images as a start does") {
     StorageBench storage;
     storage.slow.hang("/a/1");
