@@ -67,8 +67,8 @@ Storage read_storage(const std::string& root, const std::vector<std::string>& pa
     return storage;
 }
 
-/// Where storage does not answer it is left out, and said so.
-void tell_storage(core::Guard& guard, const std::vector<virt::DomainXml>& guests,
+/// False: storage does not answer. It is left out then, and said so.
+bool tell_storage(core::Guard& guard, const std::vector<virt::DomainXml>& guests,
                   const std::string& root) {
     std::set<core::ImageName> images;
     for (const virt::DomainXml& guest : guests)
@@ -78,10 +78,13 @@ void tell_storage(core::Guard& guard, const std::vector<virt::DomainXml>& guests
     auto storage = ask("storage",
                        [root, paths = guard.policy().storage.paths, images = std::move(images)]()
                            -> Result<Storage> { return read_storage(root, paths, images); });
-    if (!storage)
-        return show_error(storage.error().what + "; it is not counted");
+    if (!storage) {
+        show_error(storage.error().what + ": who would be refused for want of it is not known");
+        return false;
+    }
     guard.set_file_systems(std::move(storage->file_systems));
     guard.set_images(storage->images);
+    return true;
 }
 
 void show(const std::vector<json::Event>& events, std::size_t refused) {
@@ -134,7 +137,7 @@ int check_guests(const GuestsCheckOptions& options) {
     if (!guests)
         return failure(guests.error());
     core::Guard guard(*std::move(topology), *std::move(policy));
-    tell_storage(guard, *guests, options.root);
+    const bool has_storage = tell_storage(guard, *guests, options.root);
     const std::vector<json::Event> events = start_all(guard, *guests);
     const auto refused = std::ranges::count_if(
         events, [](const json::Event& event) { return !event.outcome->admitted; });
@@ -142,7 +145,7 @@ int check_guests(const GuestsCheckOptions& options) {
         print(json::simulation_document(events, guard.report()) + "\n");
     else
         show(events, static_cast<std::size_t>(refused));
-    return refused > 0 ? exit_refused : exit_ok;
+    return refused > 0 || !has_storage ? exit_refused : exit_ok;
 }
 
 } // namespace virtguard::ctl

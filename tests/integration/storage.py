@@ -210,6 +210,13 @@ class Hanging(unittest.TestCase):
             hanging.end()
             lab.wait_until(lambda: host.status()["problems"] != [f"storage: {HANGING}: no answer"], "it was let go")
 
+    def test_doctor_does_not_vouch_for_guests_whose_storage_hangs(self):
+        host.reload_policy(policy(paths=(HANGING,)))
+        with HangingFileSystem():
+            done = lab.ctl("doctor", "--guests")
+        self.assertEqual(done.status, 1, done)  # for which the package begins by observing
+        self.assertIn("storage: has not answered for 10 s: who would be refused for want of it is not known", done.err)
+
 
 if __name__ == "__main__":
     lab.main()
