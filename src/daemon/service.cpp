@@ -66,9 +66,11 @@ Result<> Service::watch(loop::Loop& loop) {
     metrics_->set_folder(guard_.policy().metrics.textfile_folder);
     if (!options_.live_topology)
         return {};
-    auto storage =
-        StorageWatch::create(loop, guard_, options_.storage.value_or(storage_below(options_.root)),
-                             [this] { note_over_capacity(); });
+    auto storage = StorageWatch::create(
+        loop, guard_, options_.storage.value_or(storage_below(options_.root)), [this] {
+            note_over_capacity();
+            note_change();
+        });
     if (!storage)
         return std::unexpected(storage.error());
     storage_ = *std::move(storage);

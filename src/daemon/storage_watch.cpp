@@ -323,7 +323,7 @@ void StorageWatch::take_in(Batch batch) {
     if (ends_round && std::exchange(lane.round_again, false))
         begin_rounds({batch.lane});
     work(batch.lane);
-    if (batch.ends_round)
+    if (batch.ends_round || batch.answers > 0)
         changed_();
 }
 

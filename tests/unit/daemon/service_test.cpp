@@ -1148,6 +1148,21 @@ TEST_CASE("what is observed is not that guests seem to owe what they have writte
     CHECK(storage.bench.status().would_refuse == 1);
 }
 
+TEST_CASE("who shows the status hears that storage was read") {
+    StorageBench storage;
+    (void)storage.bench.send(reconnect, xml(50, 1, StorageBench::disk("/a/1")));
+    const auto allocated = [&] {
+        const auto figures = storage.bench.service->status().report.host.allocated;
+        const auto found = figures.find(core::Resource::storage());
+        return found == figures.end() ? 0 : found->second;
+    };
+    std::int64_t shown = allocated();
+    CHECK(shown == 0);
+    storage.bench.service->set_on_change([&] { shown = allocated(); });
+    storage.bench.run_until([&] { return allocated() == 10 * gib; });
+    CHECK(shown == 10 * gib);
+}
+
 TEST_CASE("a check waits for images as a start does") {
     StorageBench storage;
     storage.slow.hang("/a/1");
