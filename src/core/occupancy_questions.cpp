@@ -24,7 +24,7 @@ class DisjointParts {
     explicit DisjointParts(std::size_t sites) : part_at_(sites, none) {}
 
     /// At least one site; joined with the parts that it meets.
-    void add(Words sites) {
+    void add(const Words& sites) {
         const std::size_t fresh = parts_.size();
         parts_.emplace_back(sites);
         for_each_bit(sites, [&](std::uint32_t site) {
@@ -86,10 +86,10 @@ std::vector<IdSet> Occupancy::try_out(std::span<const Load> loads, bool& none_ca
     none_carried = true;
     const std::uint64_t version = version_;
     for (const Load& load : loads) {
-        if (Words sites = words_of(*load.places);
+        if (const Words sites = words_of(*load.places);
             has_any(sites) && is_within(sites, closed_, 0, sites.size())) {
             if (!parts.has_in_one(sites))
-                parts.add(std::move(sites));
+                parts.add(sites);
             continue;
         }
         const Int128 before = uncarried_;

@@ -73,6 +73,7 @@ json::PolicyInForce CurrentPolicy::settings() const {
 
 std::vector<std::string> CurrentPolicy::problems() const {
     std::vector<std::string> problems;
+    problems.reserve(errors_.size() + 1);
     for (const std::string& error : errors_)
         problems.push_back("policy: " + error);
     if (is_held_back())
