@@ -244,5 +244,5 @@ class PolicyKeys(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    PROGRAM, MANUAL, SAMPLE = sys.argv[1:]
+    PROGRAM, MANUAL, SAMPLE = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
     unittest.main(argv=sys.argv[:1])
