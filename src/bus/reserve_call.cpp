@@ -72,7 +72,7 @@ Result<> read_text_option(sd_bus_message* call, std::string_view name, std::size
                           std::string& target) {
     const char* text = nullptr;
     if (const int r = sd_bus_message_read(call, "s", &text); r < 0)
-        return failed(std::string(name).c_str(), r);
+        return failed(name, r);
     if (std::string_view(text).size() > most)
         return fail(Errc::invalid, "{}: longer than {} bytes", name, most);
     target = text;

@@ -10,7 +10,7 @@ namespace virtguard::core {
 
 namespace {
 
-std::string shortened(std::string line) {
+std::string shortened(const std::string& line) {
     constexpr std::size_t max_length = 2000;
     return line.size() <= max_length ? line : std::string(cut_text(line, max_length - 3)) + "...";
 }
@@ -63,7 +63,7 @@ std::string refusing_text(const Decision& decision) {
     for (const Reason& reason : decision.reasons)
         if (reason.mode == Mode::enforce)
             text += fmt::format("{}{}", text.empty() ? "" : "; ", one_line(reason.text));
-    return shortened(std::move(text));
+    return shortened(text);
 }
 
 std::string refusal_line(std::string_view domain_name, const Decision& decision) {

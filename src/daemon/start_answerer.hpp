@@ -62,7 +62,8 @@ class StartAnswerer {
     void read_and_decide(Parked start);
     void decide_anew(Parked start);
     void decide(Parked start);
-    void answer(const core::Domain& domain, const core::Answer& answer, Instant exec, Reply& reply);
+    void keep_and_answer(const core::Domain& domain, const core::Answer& answer, Instant exec,
+                         Reply& reply);
     void note(const core::Domain& domain, const core::Answer& answer, Instant exec);
     void end_returns();
 

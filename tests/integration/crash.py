@@ -123,9 +123,9 @@ def kill_in_function(function):
 # start it when virtguardd is back only afterwards, and when it is back for the next message.
 STARTS = [
     ("before it is asked", kill_in_hook(40, "prepare"), False, False, True),
-    ("when it has decided", kill_in_function("virtguard::daemon::Service::answer"), False, False, False),
+    ("when it has decided", kill_in_function("virtguard::daemon::StartAnswerer::keep_and_answer"), False, False, False),
     ("while it writes the claim", kill_in_function("-qualified rename"), False, False, False),
-    ("when the claim is written", kill_in_function("virtguard::daemon::Service::note"), True, False, False),
+    ("when the claim is written", kill_in_function("virtguard::daemon::StartAnswerer::note"), True, False, False),
     ("when it has answered", kill_in_hook(60, "prepare"), True, True, True),
     ("before it is told 'started'", kill_in_hook(40, "started"), True, True, True),
     ("when it is told 'started'", kill_in_function("virtguard::daemon::Service::told"), True, True, True),
