@@ -281,10 +281,10 @@ Decision Guard::reserve(const ReservationId& id, Booking booking, IfShort if_sho
     return decision;
 }
 
-void Guard::reserve(std::map<ReservationId, Booking> bookings) {
+void Guard::reserve(const std::map<ReservationId, Booking>& bookings) {
     Reservations reservations;
-    for (auto& [id, booking] : bookings)
-        reservations.emplace(id, Reservation::of(std::move(booking), host_, policy_));
+    for (const auto& [id, booking] : bookings)
+        reservations.emplace(id, Reservation::of(booking, host_, policy_));
     ledger_.reserve(std::move(reservations));
     collect_questions();
 }

@@ -150,7 +150,7 @@ class Guard {
     /// which stays when this is refused. Guests of it that are there draw at once.
     Decision reserve(const ReservationId& id, Booking booking, IfShort if_short);
     /// Takes up what was booked before, in place of all.
-    void reserve(std::map<ReservationId, Booking> bookings);
+    void reserve(const std::map<ReservationId, Booking>& bookings);
     /// Ends a booking; nothing where there is none. What guests drew from it is theirs.
     void cancel(const ReservationId& id);
     /// simulate's reserve: space for a guest to come, however little is free.

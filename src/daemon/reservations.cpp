@@ -73,7 +73,7 @@ void Reservations::take_up() {
     std::map<core::ReservationId, core::Booking> kept;
     for (const auto& [id, each] : store_.values().reservations)
         kept.emplace(id, each.booking);
-    guard_.reserve(std::move(kept));
+    guard_.reserve(kept);
     arm();
 }
 

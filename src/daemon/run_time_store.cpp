@@ -33,6 +33,7 @@ std::string name_of_user(std::uint32_t uid) {
 /// All who have set something that is set.
 std::vector<core::Setter*> setters(core::RunTime& values) {
     std::vector<core::Setter*> found;
+    found.reserve(values.overcommit.size() + values.reservations.size() + 1);
     for (auto& [resource, set] : values.overcommit)
         found.push_back(&set.by);
     if (values.mode)

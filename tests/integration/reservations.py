@@ -18,6 +18,7 @@ class Reservations(unittest.TestCase):
         self.addCleanup(lab.ctl, "reservation", "cancel", "cortex", "spot")
         self.addCleanup(self.host.destroy_all)
         self.host.reload_policy(self.host.policy_with_room(ROOM_MIB, more=POLICY))
+        lab.wait_until(lambda: self.host.ledger() == {}, "guests of the test before are known to have ended")
         self.define("own", "cortex")
         self.define("rival", "other")
 
