@@ -25,6 +25,7 @@ core::Topology with_pools(core::Topology topology, const host::Hugepages& pages)
 
 std::vector<core::PageUse> in_use(const host::Hugepages& pages) {
     std::vector<core::PageUse> use;
+    use.reserve(pages.nodes.size() + pages.reserved.size());
     for (const host::NodePages& each : pages.nodes)
         use.push_back({each.node, each.page_size, (each.total - each.free) * each.page_size});
     for (const auto& [size, count] : pages.reserved)
