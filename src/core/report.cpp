@@ -153,6 +153,7 @@ Report make_report(const Host& host, const Holdings& held) {
 
 std::vector<ShownPiece> shown_pieces(const Host& host, const Demand& demand) {
     std::vector<ShownPiece> result;
+    result.reserve(demand.pieces.size());
     for (const Piece& piece : demand.pieces)
         result.push_back({piece.resource, piece.amount, shown_nodes(host, piece), piece.whole});
     return result;

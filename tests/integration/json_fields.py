@@ -85,17 +85,18 @@ class Fields(alone.DaemonTest):
         for node in status["nodes"]:
             self.check_figures(node, "id", "cpus")
         for domain in status["domains"]:
-            self.assertEqual(set(domain), {"name", "uuid", "scheduler", "state", "demand"})
+            self.assertEqual(set(domain), {"name", "uuid", "scheduler", "accepted", "state", "demand"})
             self.check_prose(domain, "status", "domain")
         self.assertEqual(self.ctl("mode", "maintenance").returncode, 0)
-        self.check(self.document("status"), "status", absent=["foreign_memory"])
+        self.check(self.document("status"), "status", absent=["foreign_memory", "units"])
         self.check(self.document("mode"), "policy show")
         self.assertEqual(self.document("nodes"), {"nodes": status["nodes"]})
         self.assertEqual(self.document("domains"), {"domains": status["domains"]})
 
     def test_reservations(self):
         self.assertEqual(self.ctl("reservation", "add", "cortex", "spot", "memory@1=1Gi").returncode, 1)
-        self.assertEqual(self.ctl("reservation", "add", "default-scheduler", "spot", "memory@1=1Gi").returncode, 0)
+        self.assertEqual(self.ctl("reservation", "add", "default-scheduler", "spot", "memory@1=1Gi", "--uuid",
+                                  "00000000-0000-4000-8000-0000000000aa").returncode, 0)
         document = self.document("reservation", "list")
         self.assertEqual(document["reservations"], self.document("status")["reservations"])
         for reservation in document["reservations"]:

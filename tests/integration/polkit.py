@@ -23,7 +23,8 @@ USERS = {"operator": 61001, "guest": 61002}
 # The one that the documentation shows; "operator" is one of the group.
 RULE = textwrap.dedent(re.search(r"^ +polkit\.addRule.*?^ +\}\);\n", (SOURCE / "docs/dbus.md").read_text(encoding="utf-8"),
                                  re.MULTILINE | re.DOTALL)[0])
-READERS = {"Check": ["s", xml("new", 9, 1)], "Explain": ["s", "web"], "ListDomains": [], "RecentDecisions": ["u", "5"]}
+READERS = {"Check": ["s", xml("new", 9, 1)], "Explain": ["s", "web"], "ListDomains": [], "RecentDecisions": ["u", "5"],
+           "ListReservations": []}
 DENIED = "org.freedesktop.DBus.Error.AccessDenied: polkit does not allow org.virtguard1.manage"
 
 
