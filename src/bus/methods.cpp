@@ -73,6 +73,16 @@ Result<std::string> read_text(sd_bus_message* call, const char* name, std::size_
     return text;
 }
 
+Result<core::ReservationId> read_id(sd_bus_message* call, std::size_t most) {
+    auto owner = read_text(call, "owner", most);
+    if (!owner)
+        return std::unexpected(owner.error());
+    auto name = read_text(call, "name", most);
+    if (!name)
+        return std::unexpected(name.error());
+    return core::ReservationId{*std::move(owner), *std::move(name)};
+}
+
 /// Appends to a message, until one step fails.
 class Appender {
   public:
@@ -313,22 +323,22 @@ int Methods::reserve(sd_bus_message* message) {
 }
 
 int Methods::renew_reservation(sd_bus_message* message) {
-    const char* owner = nullptr;
-    const char* name = nullptr;
+    auto id = read_id(message, max_word);
+    if (!id)
+        return reply_error(message, id.error());
     std::uint64_t microseconds = 0;
-    if (const int r = sd_bus_message_read(message, "sst", &owner, &name, &microseconds); r < 0)
+    if (const int r = sd_bus_message_read(message, "t", &microseconds); r < 0)
         return r;
     const auto expiry = core::read_expiry(microseconds);
-    return carry_out(message, expiry ? core::read_renew({owner, name}, *expiry)
+    return carry_out(message, expiry ? core::read_renew(*std::move(id), *expiry)
                                      : std::unexpected(expiry.error()));
 }
 
 int Methods::cancel_reservation(sd_bus_message* message) {
-    const char* owner = nullptr;
-    const char* name = nullptr;
-    if (const int r = sd_bus_message_read(message, "ss", &owner, &name); r < 0)
-        return r;
-    return carry_out(message, core::read_cancel({owner, name}));
+    auto id = read_id(message, max_word);
+    if (!id)
+        return reply_error(message, id.error());
+    return carry_out(message, core::read_cancel(*std::move(id)));
 }
 
 int Methods::list_reservations(sd_bus_message* message) {
