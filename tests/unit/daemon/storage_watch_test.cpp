@@ -297,8 +297,10 @@ TEST_CASE("what is discarded behind a look at all images stays used until the ne
     bench.slow.release();
     bench.run_until([&] { return bench.changes > known; });
     CHECK(bench.guard.report().host.foreign.at(storage) == 50 * gib);
-    bench.storage_watch->look();
-    bench.run_until([&] { return bench.guard.report().host.foreign.at(storage) == 44 * gib; });
+    bench.run_until([&] {
+        bench.storage_watch->look(); // nothing while the one before has not ended
+        return bench.guard.report().host.foreign.at(storage) == 44 * gib;
+    });
 }
 
 TEST_CASE("two paths on one file system count once") {
