@@ -191,11 +191,7 @@ void StorageWatch::read(const std::vector<core::Disk>& disks, std::chrono::nanos
                         Then then) {
     if (disks.empty() || !counts())
         return then();
-    Waiter waiter{.answers = {},
-                  .rounds = {},
-                  .images = {},
-                  .until = loop::now() + at_most,
-                  .then = std::move(then)};
+    Waiter waiter{.until = loop::now() + at_most, .then = std::move(then)};
     for (const core::Disk& disk : disks)
         ask(disk.image, waiter);
     wait(std::move(waiter));
@@ -215,11 +211,7 @@ void StorageWatch::ask(const core::ImageName& image, Waiter& waiter) {
 void StorageWatch::read_all(std::chrono::nanoseconds at_most, Then then) {
     if (!counts())
         return then();
-    Waiter waiter{.answers = {},
-                  .rounds = {},
-                  .images = {},
-                  .until = loop::now() + at_most,
-                  .then = std::move(then)};
+    Waiter waiter{.until = loop::now() + at_most, .then = std::move(then)};
     for (std::size_t number = 0; number < lanes_.size(); ++number)
         if (Lane& lane = *lanes_[number]; is_used(number) && !hangs(lane)) {
             lane.round_again = lane.round_is_on();

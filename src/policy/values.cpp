@@ -13,14 +13,8 @@ namespace virtguard::policy {
 
 namespace {
 
-bool has_control_characters(std::string_view text) {
-    return std::ranges::any_of(
-        text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
-}
-
 bool is_name(std::string_view text) {
-    return !text.empty() && text.size() <= core::max_scheduler_bytes &&
-           !has_control_characters(text);
+    return !text.empty() && text.size() <= core::max_scheduler_bytes && !has_control(text);
 }
 
 /// Never in scientific notation: that is not how ratios are written.
@@ -56,7 +50,7 @@ Result<std::string> read_line(const Value& value, std::string_view what, std::si
     const auto* text = std::get_if<std::string>(&value);
     if (text == nullptr)
         return wrong_type(value, "a string");
-    if (text->empty() || text->size() > longest || has_control_characters(*text))
+    if (text->empty() || text->size() > longest || has_control(*text))
         return fail(Errc::invalid, "{} is no {}: expected 1 to {} bytes without control characters",
                     quote(*text), what, longest);
     return *text;
@@ -66,7 +60,7 @@ Result<std::string> read_path(const Value& value, std::string_view what, std::st
     const auto* text = std::get_if<std::string>(&value);
     if (text == nullptr)
         return wrong_type(value, fmt::format("a string such as {}", quote(such_as)));
-    if (!text->starts_with('/') || text->size() >= PATH_MAX || has_control_characters(*text))
+    if (!text->starts_with('/') || text->size() >= PATH_MAX || has_control(*text))
         return fail(Errc::invalid, "{} is not a {}: expected an absolute path", quote(*text), what);
     return *text;
 }
@@ -169,7 +163,7 @@ Result<std::string> read_xpath(const Value& value) {
     std::string xpath = *text;
     std::ranges::replace_if(
         xpath, [](char c) { return c == '\n' || c == '\r' || c == '\t'; }, ' ');
-    if (xpath.empty() || xpath.size() > max_xpath_bytes || has_control_characters(xpath))
+    if (xpath.empty() || xpath.size() > max_xpath_bytes || has_control(xpath))
         return fail(Errc::invalid,
                     "{} is no XPath: expected 1 to {} bytes without control characters",
                     quote(xpath), max_xpath_bytes);

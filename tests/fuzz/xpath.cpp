@@ -2,9 +2,9 @@
 // A policy's questions put to a domain's XML, both of which others write: the first line is the
 // expression, the rest the XML.
 
-#include <algorithm>
 #include <string>
 
+#include "base/text.hpp"
 #include "core/domain.hpp"
 #include "domxml/parse.hpp"
 #include "fuzz.hpp"
@@ -14,11 +14,6 @@ namespace virtguard {
 namespace {
 
 constexpr std::size_t policy_limit = 4096;
-
-bool has_control_characters(std::string_view text) {
-    return std::ranges::any_of(
-        text, [](char letter) { return (letter >= 0 && letter < ' ') || letter == '\x7f'; });
-}
 
 void ask(std::string_view xml, core::Question question) {
     if (const auto checked = domxml::check_question(question); !checked) {
@@ -52,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     core::Question question{.key = "rule.a.match",
                             .xpath = std::string(input.substr(0, line)),
                             .namespaces = {{"n", "http://example.org/n"}}};
-    if (question.xpath.size() > policy_limit || has_control_characters(question.xpath))
+    if (question.xpath.size() > policy_limit || has_control(question.xpath))
         return 0; // a policy does not take it
     for (const auto kind : {core::Question::Kind::match, core::Question::Kind::amount}) {
         question.kind = kind;

@@ -30,6 +30,14 @@ core::Topology topology() {
             .allowed = {0}};
 }
 
+/// "/a/0", "/a/1", ...
+std::vector<std::string> paths_in_a(int count) {
+    std::vector<std::string> paths;
+    for (int i = 0; i < count; ++i)
+        paths.push_back(fmt::format("/a/{}", i));
+    return paths;
+}
+
 core::Policy policy(std::vector<std::string> paths) {
     core::Policy policy;
     policy.storage.paths = std::move(paths);
@@ -186,9 +194,7 @@ TEST_CASE("a file system that hangs from the beginning is not waited for again a
 
 TEST_CASE("images of guests that run are read with each look, however many") {
     Bench bench(policy({"/a"}));
-    std::vector<std::string> paths;
-    for (int i = 0; i < 200; ++i)
-        paths.push_back(fmt::format("/a/{}", i));
+    const std::vector<std::string> paths = paths_in_a(200);
     bench.guard.running(domain(paths), Instant{1s});
     bench.watch();
     const auto allocated = [&] { return bench.guard.report().host.allocated[storage]; };
@@ -206,9 +212,7 @@ TEST_CASE("images of guests that run are read with each look, however many") {
 
 TEST_CASE("a start does not wait for a look at all images") {
     Bench bench(policy({"/a"}));
-    std::vector<std::string> paths;
-    for (int i = 0; i < 1000; ++i)
-        paths.push_back(fmt::format("/a/{}", i));
+    const std::vector<std::string> paths = paths_in_a(1000);
     bench.guard.running(domain(paths), Instant{1s});
     bench.watch();
     bench.run_until([&] { return bench.guard.report().host.allocated[storage] == 10000 * gib; });
@@ -220,9 +224,7 @@ TEST_CASE("a start does not wait for a look at all images") {
 
 TEST_CASE("nothing is decided before what guests of an earlier daemon owe is known") {
     Bench bench(policy({"/a"}));
-    std::vector<std::string> paths;
-    for (int i = 0; i < 200; ++i)
-        paths.push_back(fmt::format("/a/{}", i));
+    const std::vector<std::string> paths = paths_in_a(200);
     bench.guard.running(domain(paths), Instant{1s});
     bench.watch();
     (void)bench.read({"/elsewhere/1"});
