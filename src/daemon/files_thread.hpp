@@ -9,6 +9,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "base/error.hpp"
@@ -20,7 +21,12 @@ class FilesThread {
   public:
     using Job = std::move_only_function<void()>;
 
-    [[nodiscard]] static Result<std::unique_ptr<FilesThread>> start();
+    [[nodiscard]] static Result<std::unique_ptr<FilesThread>> start() { return start({}); }
+    /// Its jobs see nothing open of ours but this descriptor and the standard ones. When the
+    /// process is killed while storage holds the thread, its lock and its sockets end all the same.
+    [[nodiscard]] static Result<std::unique_ptr<FilesThread>> start_apart(int keep) {
+        return start(std::optional(keep));
+    }
 
     FilesThread(const FilesThread&) = delete;
     FilesThread& operator=(const FilesThread&) = delete;
@@ -37,8 +43,9 @@ class FilesThread {
     [[nodiscard]] bool is_ending() const { return ending_; }
 
   private:
-    explicit FilesThread(std::unique_ptr<loop::Mailbox<Job>> jobs);
-    void work();
+    FilesThread(std::unique_ptr<loop::Mailbox<Job>> jobs, std::optional<int> keep);
+    [[nodiscard]] static Result<std::unique_ptr<FilesThread>> start(std::optional<int> keep);
+    void work(std::optional<int> keep);
 
     std::unique_ptr<loop::Mailbox<Job>> jobs_;
     std::atomic<bool> ending_ = false;

@@ -290,8 +290,12 @@ Result<int> Daemon::run(const Options& options) {
     if (!files_ended)
         log(Level::info, "storage still holds its thread");
     log(Level::info, "virtguardd ends");
-    if (!libvirt_ended || !files_ended)
+    if (!libvirt_ended || !files_ended) {
+        // Until the last thread has ended, which storage holds, the kernel closes nothing for us.
+        daemon.bus_.reset();
+        daemon.run_folder_.reset();
         std::quick_exit(code ? *code : EXIT_FAILURE);
+    }
     return code;
 }
 

@@ -102,7 +102,7 @@ StorageWatch::Lane* StorageWatch::lane_for(const std::string& path) {
             return lane.get();
         }
     auto thread = lanes_.size() < max_lanes
-                      ? FilesThread::start()
+                      ? FilesThread::start_apart(mail_->fd())
                       : fail(Errc::limit, "not looked at, as too much else does not answer");
     if (!thread) {
         log(Level::error, "storage: {}: {}", printable(path), thread.error().what);

@@ -57,8 +57,9 @@ Result<std::string> read_part(int fd, const Format& format, std::int64_t file_si
 Result<std::uint64_t> virtual_size(int found, const Format& format, std::int64_t file_size) {
     if (format.where == Where::nowhere)
         return static_cast<std::uint64_t>(file_size);
-    // The file that was looked at, whatever the path leads to by now.
-    const std::string path = fmt::format("/proc/self/fd/{}", found);
+    // The file that was looked at, whatever the path leads to by now. Threads may have descriptors
+    // of their own.
+    const std::string path = fmt::format("/proc/thread-self/fd/{}", found);
     const UniqueFd file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
     if (!file)
         return failure();

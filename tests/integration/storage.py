@@ -3,11 +3,16 @@
 """Real images: what they may grow is what starts are refused for, and a file system that hangs holds up no others."""
 import concurrent.futures
 import ctypes
+import fcntl
 import json
 import os
 import pathlib
+import select
+import signal
 import statistics
+import struct
 import subprocess
+import threading
 import time
 import unittest
 
@@ -16,6 +21,7 @@ import lab
 STORAGE = "ephemeral-storage"
 IMAGES = pathlib.Path("/var/images")
 HANGING = pathlib.Path("/var/hanging")
+LOCK = pathlib.Path("/run/virtguard/lock")
 SIZE_MIB = 64
 PATIENCE = 0.5  # seconds that a start waits for its images
 MIB = lab.MIB
@@ -72,18 +78,47 @@ def give_places_back():
     lab.wait_until(lambda: host.ledger() == {}, "no place is held")
 
 
+def is_locked(path):
+    with open(path, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
 class HangingFileSystem:
-    """A FUSE file system of which every question waits for an answer, until it ends."""
+    """A FUSE file system of which every question waits for an answer, until it ends. For good: so that not even being
+    killed ends the wait, as of a disk that is gone."""
+
+    def __init__(self, for_good=False):
+        self._for_good = for_good
+        self._ending = threading.Event()
 
     def __enter__(self):
-        self._fuse = os.open("/dev/fuse", os.O_RDWR)
+        self._fuse = os.open("/dev/fuse", os.O_RDWR | os.O_NONBLOCK)
         options = f"fd={self._fuse},rootmode=40000,user_id=0,group_id=0".encode()
         if libc.mount(b"hanging", os.fsencode(HANGING), b"fuse.hanging", 0, options) != 0:
             raise OSError(ctypes.get_errno(), "mount")
+        self._reader = threading.Thread(target=self._read if self._for_good else lambda: None)
+        self._reader.start()
         return self
+
+    def _read(self):
+        """Who asks can be killed until the question is read, and is not asked before the first (FUSE_INIT) is answered."""
+        while not self._ending.is_set():
+            if not select.select([self._fuse], [], [], 0.02)[0]:
+                continue
+            question = os.read(self._fuse, 1 << 18)
+            _, opcode, unique = struct.unpack_from("IIQ", question)
+            if opcode == 26:  # FUSE_INIT: version 7.31, and no more than must be
+                answer = struct.pack("IIIIHHIIHH8I", 7, 31, 0, 0, 1, 1, 4096, 1, 1, 0, *[0] * 8)
+                os.write(self._fuse, struct.pack("IiQ", 16 + len(answer), 0, unique) + answer)
 
     def end(self):
         """Whoever waits gets an error."""
+        self._ending.set()
+        self._reader.join()
         if self._fuse is not None:
             os.close(self._fuse)
             self._fuse = None
@@ -225,6 +260,19 @@ class Hanging(unittest.TestCase):
             done = lab.ctl("doctor", "--guests")
         self.assertEqual(done.status, 1, done)  # for which the package begins by observing
         self.assertIn("storage: has not answered for 10 s: who would be refused for want of it is not known", done.err)
+
+    def test_a_daemon_that_storage_does_not_let_end_makes_room_for_the_next(self):
+        for number in signal.SIGTERM, signal.SIGKILL:
+            host.reload_policy(policy(paths=(IMAGES, HANGING)))
+            with self.subTest(number.name), HangingFileSystem(for_good=True) as hanging:
+                prepare("waits", disk(HANGING / "a.qcow2"))
+                old = host.abandon_daemon(number)
+                lab.wait_until(lambda: not is_locked(LOCK), "the run folder is free")
+                self.assertIsNone(old.poll())  # it is still there
+                host.start_daemon()
+                self.assertEqual(prepare("other")[0].status, 0)
+                hanging.end()
+                old.wait(timeout=60)
 
 
 if __name__ == "__main__":

@@ -326,6 +326,11 @@ class Lab:
         self._daemon.send_signal(number)
         return self.wait_for_daemon_end()
 
+    def abandon_daemon(self, number):
+        """As stop_daemon(), of one that may not be able to end; its process."""
+        self._daemon.send_signal(number)
+        return self._daemon
+
     def wait_for_daemon_end(self):
         return self._daemon.wait(timeout=60)
 

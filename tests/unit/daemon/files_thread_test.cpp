@@ -2,8 +2,13 @@
 #include <future>
 #include <vector>
 
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 
+#include "base/unique.hpp"
 #include "daemon/files_thread.hpp"
 
 using namespace virtguard;
@@ -46,4 +51,17 @@ TEST_CASE("storage that hangs does not hold up the end") {
     CHECK_FALSE(thread->stop(std::chrono::milliseconds(10)));
     hang.set_value();
     CHECK(thread->stop(std::chrono::seconds(60)));
+}
+
+TEST_CASE("a thread apart keeps nothing open of the process but what it is given") {
+    const UniqueFd kept(::eventfd(0, EFD_CLOEXEC));
+    const UniqueFd below(::eventfd(0, EFD_CLOEXEC));
+    auto thread = FilesThread::start_apart(kept.get()).value();
+    const auto is_open = [](int fd) { return ::fcntl(fd, F_GETFD) >= 0; };
+    std::promise<std::vector<bool>> seen;
+    REQUIRE(thread->run([&] {
+        seen.set_value({is_open(kept.get()), is_open(below.get()), is_open(STDERR_FILENO)});
+    }));
+    CHECK(seen.get_future().get() == std::vector{true, false, true});
+    CHECK(is_open(below.get()));
 }
