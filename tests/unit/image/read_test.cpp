@@ -188,6 +188,21 @@ TEST_CASE("a link to an image is that image") {
     CHECK(bench.problem("qcow2", "/images/loop") == "Too many levels of symbolic links");
 }
 
+TEST_CASE("a device that the unit hides does not grow, nor what leads to it") {
+    Bench bench;
+    std::filesystem::create_directories(bench.folder.path() / "images");
+    std::filesystem::create_symlink("/dev/vg/web", bench.folder.file("images/volume"));
+    std::filesystem::create_symlink("../images/volume", bench.folder.file("images/again"));
+    std::filesystem::create_symlink("again-and-again", bench.folder.file("images/nowhere"));
+    for (const auto* path : {"/dev/vg/web", "/images/volume", "/images/again"}) {
+        const auto image = bench.read("raw", path);
+        REQUIRE(image.has_value());
+        CHECK(*image == core::Image{});
+    }
+    for (const auto* path : {"/images/nowhere", "/images/../dev/shm/web", "/devices/web"})
+        CHECK(bench.problem("raw", path) == "No such file or directory");
+}
+
 TEST_CASE("what is no regular file does not grow, and is not opened") {
     const Bench bench;
     bench.write("");
