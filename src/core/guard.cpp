@@ -211,10 +211,16 @@ void Guard::set_memory_use(const std::map<std::string, Residency>& guests, std::
 void Guard::set_file_systems(FileSystems file_systems) {
     const bool is_like = file_systems.is_like(host_.file_systems);
     host_.file_systems = std::move(file_systems);
-    if (is_like)
-        account_foreign();
-    else
-        recompute();
+    if (!is_like)
+        return recompute();
+    bool is_resized = false; // as one of ZFS or NFS is with all that others write
+    for (const auto& [place, file_system] : host_.file_systems.read) {
+        std::int64_t& capacity = host_.pools[Resource::storage()].places[place].capacity;
+        is_resized |= std::exchange(capacity, file_system.capacity) != file_system.capacity;
+    }
+    if (is_resized)
+        ledger_.holdings().resize(Resource::storage(), host_);
+    account_foreign();
 }
 
 void Guard::set_images(const Images& images) {

@@ -136,6 +136,16 @@ void Holdings::add(const std::vector<Piece>& pieces, Share::Column column, int s
     }
 }
 
+void Holdings::resize(const Resource& resource, const Host& host) {
+    Occupancy& pool = occupancies_[resource] = Occupancy(host, resource);
+    for (const auto& [piece_class, share] : of(resource))
+        for (Int128 left = share.sum(); left > 0;) {
+            const std::int64_t part = saturate(left);
+            pool.hold(piece_class.places, piece_class.whole, part);
+            left -= part;
+        }
+}
+
 const Classes& Holdings::of(const Resource& resource) const {
     static const Classes nothing;
     const auto found = classes_.find(resource);

@@ -63,6 +63,8 @@ class Holdings {
     /// Adds (or with sign -1 takes away) pieces to one column of their classes. What is untouched
     /// is held already, and only noted.
     void add(const std::vector<Piece>& pieces, Share::Column column, int sign = 1);
+    /// The places of one pool of the host, which are the same, have more or less than they had.
+    void resize(const Resource& resource, const Host& host);
 
     [[nodiscard]] const std::map<Resource, Classes>& by_resource() const { return classes_; }
     [[nodiscard]] const Classes& of(const Resource& resource) const;

@@ -69,7 +69,7 @@ struct FileSystems {
     [[nodiscard]] bool any() const { return !read.empty() || !unread.empty(); }
     /// The place of a device; nothing where it is none of those that were read.
     [[nodiscard]] std::optional<int> place_of(std::uint64_t device) const;
-    /// The same but for what is used.
+    /// The same but for how large they are and what is used.
     [[nodiscard]] bool is_like(const FileSystems& other) const;
 };
 

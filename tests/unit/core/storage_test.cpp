@@ -222,6 +222,13 @@ TEST_CASE("a file system that comes, grows or goes changes what there is for gue
     grown.read[0].capacity = 200 * gib;
     guard.set_file_systems(grown);
     CHECK_FALSE(guard.ledger().holdings().is_over());
+    CHECK(figures(guard).capacity.at(storage) == 250 * gib);
+    CHECK(figures(guard).free.at(storage) == 140 * gib);
+    CHECK(guard.check(with_disks("db", {"/a/1"})).decision.admitted());
+    grown.read[0].capacity = 139 * gib;
+    guard.set_file_systems(grown);
+    CHECK_FALSE(guard.ledger().holdings().is_over());
+    CHECK_FALSE(guard.check(with_disks("db", {"/a/1"})).decision.admitted());
     guard.set_file_systems({});
     CHECK_FALSE(figures(guard).capacity.contains(storage));
     CHECK(broken_invariant(guard.ledger()) == "");
