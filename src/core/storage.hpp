@@ -38,7 +38,7 @@ struct Disk {
 struct Image {
     std::uint64_t device = 0;      ///< of the file system: stat's st_dev
     std::int64_t virtual_size = 0; ///< bytes that the guest sees
-    std::int64_t allocated = 0;    ///< bytes of the file's blocks
+    std::int64_t allocated = 0; ///< bytes of the file's blocks; of those that may be written again
 
     friend bool operator==(const Image&, const Image&) = default;
 };

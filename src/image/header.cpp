@@ -68,6 +68,11 @@ Result<std::uint64_t> qcow2_virtual_size(std::string_view header) {
     return big<std::uint64_t>(header, qcow_size);
 }
 
+bool qcow_has_snapshots(std::string_view header) {
+    constexpr std::size_t count = 60; ///< the same in versions 2 and 3
+    return big<std::uint32_t>(header, count) > 0;
+}
+
 Result<std::uint64_t> qed_virtual_size(std::string_view header) {
     constexpr std::size_t size = 48;
     if (!header.starts_with("QED\0"sv))
@@ -106,7 +111,7 @@ constexpr Format formats[] = {
     {"raw"},
     {"iso"}, ///< libvirt's other word for raw
     {"qcow", Where::first, 32, qcow_virtual_size},
-    {"qcow2", Where::first, 80, qcow2_virtual_size},
+    {"qcow2", Where::first, 80, qcow2_virtual_size, qcow_has_snapshots},
     {"qed", Where::first, 56, qed_virtual_size},
     {"vmdk", Where::first, 21, vmdk_virtual_size},
     {"vdi", Where::first, 376, vdi_virtual_size},

@@ -29,6 +29,9 @@ struct Format {
     std::size_t bytes = 0; ///< that are read of it, at most max_header_bytes
     /// The virtual size, of so many bytes.
     Result<std::uint64_t> (*size)(std::string_view header) = nullptr;
+    /// Whether what the file has is kept for snapshots inside: all that is written takes new
+    /// blocks.
+    bool (*has_snapshots)(std::string_view header) = nullptr;
 };
 
 /// Nothing where the format is none that we read.

@@ -74,9 +74,14 @@ Result<std::string> read_part(int fd, const Format& format, std::int64_t file_si
     return part;
 }
 
-Result<std::uint64_t> virtual_size(int found, const Format& format, std::int64_t file_size) {
+struct Content {
+    std::uint64_t size = 0;
+    bool has_snapshots = false;
+};
+
+Result<Content> read_content(int found, const Format& format, std::int64_t file_size) {
     if (format.where == Where::nowhere)
-        return static_cast<std::uint64_t>(file_size);
+        return Content{.size = static_cast<std::uint64_t>(file_size)};
     // The file that was looked at, whatever the path leads to by now. Threads may have descriptors
     // of their own.
     const std::string path = fmt::format("/proc/thread-self/fd/{}", found);
@@ -84,7 +89,13 @@ Result<std::uint64_t> virtual_size(int found, const Format& format, std::int64_t
     if (!file)
         return failure();
     const auto part = read_part(file.get(), format, file_size);
-    return part ? format.size(*part) : std::unexpected(part.error());
+    if (!part)
+        return std::unexpected(part.error());
+    const auto size = format.size(*part);
+    if (!size)
+        return std::unexpected(size.error());
+    return Content{.size = *size,
+                   .has_snapshots = format.has_snapshots != nullptr && format.has_snapshots(*part)};
 }
 
 std::int64_t bytes_of(std::uint64_t blocks, std::uint64_t block_size) {
@@ -110,15 +121,16 @@ Result<core::Image> read(const fs::path& root, const core::ImageName& name) {
     const Format* format = find_format(name.format);
     if (format == nullptr)
         return fail(Errc::invalid, "images of format {} are not read", quote(name.format));
-    const auto size = virtual_size(found.get(), *format, info.st_size);
-    if (!size)
-        return std::unexpected(size.error());
-    if (*size > core::max_image_bytes)
-        return fail(Errc::invalid, "it is as large as {} bytes: expected at most {}", *size,
+    const auto content = read_content(found.get(), *format, info.st_size);
+    if (!content)
+        return std::unexpected(content.error());
+    if (content->size > core::max_image_bytes)
+        return fail(Errc::invalid, "it is as large as {} bytes: expected at most {}", content->size,
                     core::max_image_bytes);
     return core::Image{.device = info.st_dev,
-                       .virtual_size = static_cast<std::int64_t>(*size),
-                       .allocated = std::int64_t{info.st_blocks} * block};
+                       .virtual_size = static_cast<std::int64_t>(content->size),
+                       .allocated =
+                           content->has_snapshots ? 0 : std::int64_t{info.st_blocks} * block};
 }
 
 Result<core::FileSystem> read_file_system(const fs::path& root, const std::string& path) {

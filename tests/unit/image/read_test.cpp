@@ -127,6 +127,17 @@ TEST_CASE("what a file has already is told, and holes are not") {
     CHECK(image.device == info.st_dev);
 }
 
+TEST_CASE("what an image has is owed again where snapshots inside keep it") {
+    const auto [snapshots, is_kept] = GENERATE(table<std::uint64_t, bool>({{0, false}, {1, true}}));
+    const Bench bench;
+    std::string bytes = qcow(3, ten_mib) + std::string(64 * 1024, 'x');
+    bytes.replace(60, 4, big(snapshots, 4));
+    bench.write(bytes);
+    const auto image = bench.read("qcow2").value();
+    CHECK(image.virtual_size == ten_mib);
+    CHECK((image.allocated == 0) == is_kept);
+}
+
 TEST_CASE("an image that cannot be read says what is wrong with it") {
     const auto [format, bytes, expected] = GENERATE(table<std::string, std::string, std::string>({
         {"qcow2", "QFI\xfb", "it is too short for a qcow2 image"},
