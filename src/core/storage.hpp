@@ -20,13 +20,13 @@ inline constexpr std::size_t max_disks = 4096;
 
 /// The file of an image, and how it is to be read.
 struct ImageName {
-    std::string path;   ///< as the XML has it
+    std::string path;   ///< as the XML has it; of a volume of a pool no path
     std::string format; ///< of <driver type>: "qcow2"
 
     friend auto operator<=>(const ImageName&, const ImageName&) = default;
 };
 
-/// A disk in a file that its guest may write to.
+/// A disk in a file that its guest may write to, or that a disk of it is copied to.
 struct Disk {
     ImageName image;
     /// It will write to a file yet to be made beside the image, which stays as it is: <transient/>.

@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/text.hpp"
 #include "core/domain.hpp"
 #include "domxml/values.hpp"
 
@@ -48,14 +50,16 @@ bool is_vfio_disk(Element disk) {
     return false;
 }
 
-/// A disk in a file that the guest may write to: of a chain of images the first. Nothing for any
-/// other. A volume of a pool says nothing of where it is.
+/// Nothing for one that is neither in a file nor a volume of a pool: of those only libvirt knows
+/// where they are. Of a chain of images the first.
 std::optional<core::Disk> read_disk(Element disk) {
     const Element source = disk.child("source");
-    std::string path = source.attribute("file").value_or("");
-    if (disk.attribute("type").value_or("file") != "file" ||
-        disk.attribute("device").value_or("disk") != "disk" || disk.child("readonly") ||
-        path.empty())
+    const std::string type = disk.attribute("type").value_or("file");
+    std::string path = type == "file" ? source.attribute("file").value_or("") : "";
+    if (type == "volume")
+        path = fmt::format("volume {} of pool {}", source.attribute("volume").value_or(""),
+                           source.attribute("pool").value_or(""));
+    if (path.empty())
         return std::nullopt;
     // libvirt adds this to the name of the file it makes, which stands in the XML once it runs.
     const bool has_begun = path.contains(".TRANSIENT");
@@ -64,16 +68,35 @@ std::optional<core::Disk> read_disk(Element disk) {
                       .begins_anew = static_cast<bool>(disk.child("transient")) && !has_begun};
 }
 
+/// The file that a disk is being copied to.
+std::optional<core::Disk> read_mirror(Element disk) {
+    const Element mirror = disk.child("mirror");
+    std::string path = mirror.child("source").attribute("file").value_or("");
+    if (path.empty())
+        return std::nullopt;
+    return core::Disk{
+        .image = {.path = std::move(path),
+                  .format = mirror.child("format").attribute("type").value_or("raw")}};
+}
+
+/// Disks that are written to, by the guest or by a copy of one.
+std::vector<core::Disk> read_written(Element disk) {
+    std::vector<core::Disk> result;
+    if (disk.attribute("device").value_or("disk") != "disk" || disk.child("readonly"))
+        return result;
+    for (const auto& each : {read_disk(disk), read_mirror(disk)})
+        if (each)
+            result.push_back(*each);
+    return result;
+}
+
 Result<std::vector<core::Disk>> read_disks(Element root) {
     std::vector<core::Disk> result;
     for (const Element devices : root.children("devices")) {
         for (const Element element : devices.children("disk")) {
-            auto disk = read_disk(element);
-            if (!disk)
-                continue;
-            if (result.size() == core::max_disks)
+            std::ranges::move(read_written(element), std::back_inserter(result));
+            if (result.size() > core::max_disks)
                 return element.invalid("<disk>: more than {} in files", core::max_disks);
-            result.push_back(*std::move(disk));
         }
     }
     std::ranges::stable_sort(result, {}, &core::Disk::image);

@@ -108,7 +108,7 @@ std::int64_t bytes_of(std::uint64_t blocks, std::uint64_t block_size) {
 
 Result<core::Image> read(const fs::path& root, const core::ImageName& name) {
     if (!name.path.starts_with('/'))
-        return fail(Errc::invalid, "it is no absolute path");
+        return fail(Errc::invalid, "only libvirt knows where it is"); // a volume of a pool
     // Without opening it: of a FIFO or a device that alone may wait, or do something.
     const UniqueFd found(::open(below(root, name.path).c_str(), O_PATH | O_CLOEXEC));
     struct stat info = {};

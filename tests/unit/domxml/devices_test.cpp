@@ -67,7 +67,19 @@ TEST_CASE("disks in files that the guest may write to may grow") {
         {"<disk type='file'/>", none},
         {"<disk type='block'><source dev='/dev/vg/a'/></disk>", none},
         {"<disk type='network'><source protocol='rbd' name='pool/a'/></disk>", none},
-        {"<disk type='volume'><source pool='default' volume='a'/></disk>", none},
+        {"<disk type='volume'><driver type='qcow2'/><source pool='default' volume='/a'/></disk>",
+         {{.image = {"volume /a of pool default", "qcow2"}}}},
+        {"<disk type='volume' device='cdrom'><source pool='default' volume='a'/></disk>", none},
+        // What it is copied to is written, too.
+        {"<disk type='file'><source file='/a'/><mirror type='file' file='/b' format='qcow2' "
+         "job='copy'><format type='qcow2'/><source file='/b'/></mirror></disk>",
+         {{.image = {"/a", "raw"}}, {.image = {"/b", "qcow2"}}}},
+        {"<disk type='block'><source dev='/dev/vg/a'/><mirror type='file' job='copy'>"
+         "<source file='/a'/></mirror></disk>",
+         raw},
+        {"<disk type='file'><source file='/a'/><mirror type='block' job='copy'>"
+         "<source dev='/dev/vg/a'/></mirror></disk>",
+         raw},
         // Of a chain only the overlay grows.
         {"<disk type='file'><source file='/a'/><backingStore type='file'><format type='qcow2'/>"
          "<source file='/base'/></backingStore></disk>",
