@@ -235,15 +235,17 @@ void Guard::set_images(const Images& images) {
     }
     ledger_.recompute_storage(changed, host_, policy_);
     if (host_.images.size() > max_images)
-        forget_images();
+        forget_images(images);
 }
 
-void Guard::forget_images() {
+void Guard::forget_images(const Images& but) {
     std::set<ImageName> had;
     for (const auto& [identity, guest] : ledger_.guests())
         for (const Disk& disk : guest.domain.disks)
             had.insert(disk.image);
-    std::erase_if(host_.images, [&](const auto& known) { return !had.contains(known.first); });
+    std::erase_if(host_.images, [&](const auto& known) {
+        return !had.contains(known.first) && !but.contains(known.first);
+    });
 }
 
 void Guard::apply(Policy policy) {

@@ -130,7 +130,7 @@ class Guard {
     void set_file_systems(FileSystems file_systems);
     /// What is known now of images. Of those that could not be read what was known before stays,
     /// as does all of those that are not named. Of more than max_images those are forgotten that
-    /// no guest has.
+    /// are not named and no guest has.
     void set_images(const Images& images);
     static constexpr std::size_t max_images = 65536; ///< some 16 MiB
 
@@ -163,7 +163,7 @@ class Guard {
     void recompute();
     void collect_questions();
     void account_foreign();
-    void forget_images();
+    void forget_images(const Images& but);
     void note_asked(const std::string& identity, const Domain& domain);
     [[nodiscard]] bool is_older(const std::string& identity, Instant when) const;
     [[nodiscard]] bool has_its_place(const Domain& domain, const Demand& demand,

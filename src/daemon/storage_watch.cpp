@@ -200,12 +200,18 @@ void StorageWatch::read(const std::vector<core::Disk>& disks, std::chrono::nanos
 void StorageWatch::ask(const core::ImageName& image, Waiter& waiter) {
     const std::size_t number = lane_of(image.path);
     Lane& lane = *lanes_[number];
-    if (lane.asked.size() < max_asked) {
+    std::uint64_t position = lane.asked_ever;
+    if (const auto queued = lane.waited_for.find(image); queued != lane.waited_for.end()) {
+        position = queued->second.position;
+        ++queued->second.waiters;
+    } else if (lane.asked.size() < max_asked) {
+        position = ++lane.asked_ever;
         lane.asked.push_back(image);
-        ++lane.asked_ever;
+        lane.waited_for[image] = {.position = position, .waiters = 1};
     }
-    waiter.answers[number] = lane.asked_ever;
-    waiter.images.emplace_back(number, image);
+    std::uint64_t& answers = waiter.answers[number];
+    answers = std::max(answers, position);
+    waiter.images.push_back({.lane = number, .image = image, .position = position});
 }
 
 void StorageWatch::read_all(std::chrono::nanoseconds at_most, Then then) {
@@ -282,11 +288,14 @@ StorageWatch::Batch StorageWatch::next_batch(std::size_t number) {
                 .file_system = {}};
     const std::size_t most = lane.place && !lane.is_known ? 0 : max_batch;
     batch.begins_round = most > 0 && std::exchange(lane.round_is_fresh, false);
-    for (; !lane.asked.empty() && batch.answers < most; ++batch.answers) {
-        batch.asked.try_emplace(std::move(lane.asked.front()));
+    for (; !lane.asked.empty() && batch.asked.size() < most; ++batch.answers) {
+        const bool is_waited_for = lane.waited_for.extract(lane.asked.front()).mapped().waiters > 0;
+        if (is_waited_for)
+            batch.asked.try_emplace(std::move(lane.asked.front()));
+        batch.has_dropped |= !is_waited_for;
         lane.asked.pop_front();
     }
-    while (!lane.round.empty() && batch.answers + batch.of_round.size() < most) {
+    while (!lane.round.empty() && batch.asked.size() + batch.of_round.size() < most) {
         batch.of_round.try_emplace(std::move(lane.round.front()));
         lane.round.pop_front();
     }
@@ -312,7 +321,9 @@ void StorageWatch::take_in(Batch batch) {
     if (batch.file_system)
         note_file_system(lane, *std::move(batch.file_system), ends_round ? Use::any : Use::more);
     tell_file_systems();
-    if (ends_round && std::exchange(lane.round_again, false))
+    // What was dropped may be of guests that were let in without it.
+    lane.round_again |= batch.has_dropped;
+    if (!lane.round_is_on() && std::exchange(lane.round_again, false))
         begin_rounds({batch.lane});
     work(batch.lane);
     if (batch.ends_round || batch.answers > 0)
@@ -399,9 +410,15 @@ bool StorageWatch::is_served(const Waiter& waiter) const {
 
 void StorageWatch::give_up(const Waiter& waiter) {
     core::Images unread;
-    for (const auto& [number, image] : waiter.images)
-        if (lanes_[number]->answered < waiter.answers.at(number))
-            unread[image] = {.image = std::nullopt, .problem = std::string(late)};
+    for (const Wanted& wanted : waiter.images) {
+        Lane& lane = *lanes_[wanted.lane];
+        if (lane.answered >= wanted.position)
+            continue;
+        unread[wanted.image] = {.image = std::nullopt, .problem = std::string(late)};
+        const auto queued = lane.waited_for.find(wanted.image);
+        if (queued != lane.waited_for.end() && queued->second.position == wanted.position)
+            --queued->second.waiters;
+    }
     guard_.set_images(unread);
 }
 

@@ -89,7 +89,8 @@ class StorageWatch {
         std::size_t lane = 0; ///< its number
         core::Images asked;   ///< by starts
         core::Images of_round;
-        std::size_t answers = 0; ///< how much was asked
+        std::size_t answers = 0;  ///< how much was asked
+        bool has_dropped = false; ///< of that, what nobody waits for any longer
         bool begins_round = false;
         bool ends_round = false;
         std::optional<core::FileSystem> at_begin; ///< of the lane's path, read before images
@@ -100,13 +101,19 @@ class StorageWatch {
     /// Whether what is used of a file system may turn out less than it was.
     enum class Use { any, more };
 
+    /// An image that is to be read for starts.
+    struct Asked {
+        std::uint64_t position = 0; ///< of all that its lane was ever asked
+        int waiters = 0;
+    };
     /// A thread and what it is to read.
     struct Lane {
         std::optional<int> place; ///< the number of its path in the policy; nothing: of none now
         std::string path;         ///< "" for images that are below no path of the policy
         std::unique_ptr<FilesThread> thread;
         std::optional<Instant> busy_since;
-        std::deque<core::ImageName> asked; ///< by starts: they come first
+        std::deque<core::ImageName> asked;           ///< by starts: they come first; each once
+        std::map<core::ImageName, Asked> waited_for; ///< the same
         std::uint64_t asked_ever = 0;
         std::uint64_t answered = 0;
         std::deque<core::ImageName> round; ///< what the round over all images has yet to read
@@ -125,11 +132,17 @@ class StorageWatch {
         /// What is known of guests' images on it is all that there is to know.
         [[nodiscard]] bool knows_guests() const { return rounds_ended >= first_round; }
     };
+    /// Of whom waits.
+    struct Wanted {
+        std::size_t lane = 0;
+        core::ImageName image;
+        std::uint64_t position = 0; ///< it was read when so many were answered
+    };
     /// Who waits for images.
     struct Waiter {
         std::map<std::size_t, std::uint64_t> answers; ///< how many, by the lane's number
         std::map<std::size_t, std::uint64_t> rounds;  ///< ended, the same
-        std::vector<std::pair<std::size_t, core::ImageName>> images;
+        std::vector<Wanted> images;
         Instant until;
         Then then;
     };

@@ -279,6 +279,16 @@ TEST_CASE("a guest returns to another image than it left, as after a revert to a
     CHECK(broken_invariant(guard.ledger()) == "");
 }
 
+TEST_CASE("what was just read is not forgotten, however much is remembered") {
+    Images others;
+    for (std::size_t i = 0; i < Guard::max_images; ++i)
+        others[image_of(fmt::format("/a/{}", i))] = known(7, gib);
+    Guard guard = guard_with(two_file_systems(), others);
+    guard.set_images({{image_of("/a/mine"), known(7, 9 * gib)}});
+    CHECK(guard.check(with_disks("web", {"/a/mine"})).demand.total().at(storage) == 9 * gib);
+    CHECK(guard.host().images.size() == 1);
+}
+
 TEST_CASE("quotas and reservations count storage") {
     Policy policy = plain_policy();
     policy.scheduler.accept["nova"] = {.match = "nova", .mode = {}, .quota = {}};

@@ -142,8 +142,46 @@ TEST_CASE("an image that hangs is given up in time, and holds up none elsewhere"
     CHECK(bench.growth({"/b/1"}) == 10 * gib);
     CHECK(bench.read({"/c/1"}) < 5s);
     bench.slow.release();
-    bench.run_until([&] { return bench.growth({"/a/1"}) == 10 * gib; });
+    (void)bench.read({"/a/1"});
+    CHECK(bench.growth({"/a/1"}) == 10 * gib);
     CHECK(bench.demand({"/a/1"}).notes.empty());
+}
+
+TEST_CASE("an image that many starts ask for while its storage dawdles is read once for all") {
+    Bench bench(policy({"/a"}));
+    bench.watch();
+    (void)bench.read({"/a/1"});
+    bench.slow.hang("/a/1");
+    int answered = 0;
+    const auto ask = [&](const std::string& path) {
+        bench.storage_watch->read(disks({path}), 1h, [&] { ++answered; });
+    };
+    ask("/a/1");
+    for (int i = 0; i < 100; ++i)
+        ask("/a/2");
+    bench.slow.release();
+    bench.run_until([&] { return answered == 101; });
+    CHECK(bench.slow.images_read() == 3);
+}
+
+TEST_CASE("what all who asked for it have given up is read for guests alone") {
+    const bool is_guests = GENERATE(false, true);
+    Bench bench(policy({"/a"}));
+    bench.watch();
+    (void)bench.read({"/a/1"});
+    bench.slow.hang("/a/1");
+    bool done = false;
+    bench.storage_watch->read(disks({"/a/1"}), 1h, [&] { done = true; });
+    (void)bench.read({"/a/2"}, 10ms);
+    if (is_guests)
+        bench.guard.claim(domain({"/a/2"}), Instant{1s});
+    bench.slow.release();
+    bench.run_until([&] { return done; });
+    if (is_guests)
+        bench.run_until([&] { return bench.growth({"/a/2"}) == 10 * gib; });
+    (void)bench.read({"/a/3"});
+    CHECK(bench.slow.images_read() == (is_guests ? 4 : 3));
+    CHECK(bench.demand({"/a/2"}).notes.empty() == is_guests);
 }
 
 TEST_CASE("an image that was known counts as it was while it hangs") {
