@@ -9,6 +9,15 @@
 
 namespace virtguard::core {
 
+namespace {
+
+bool has_only_grown(const Image& before, const Image& now) {
+    return before.device == now.device && before.virtual_size == now.virtual_size &&
+           before.allocated <= now.allocated;
+}
+
+} // namespace
+
 Guard::Guard(Topology topology, Policy policy)
     : topology_(std::move(topology)), policy_(std::move(policy)),
       policy_questions_(policy_.questions()), questions_(policy_questions_),
@@ -225,15 +234,20 @@ void Guard::set_file_systems(FileSystems file_systems) {
 
 void Guard::set_images(const Images& images) {
     std::set<ImageName> changed;
+    std::set<ImageName> to_keep; // a daemon that knows of an image from before it grew errs little
     for (const auto& [name, known] : images) {
         KnownImage& there = host_.images[name];
         there.problem = known.problem;
         if (!known.image || there.image == known.image)
             continue;
+        if (!there.image || !has_only_grown(*there.image, *known.image))
+            to_keep.insert(name);
         there.image = known.image;
         changed.insert(name);
     }
     ledger_.recompute_storage(changed, host_, policy_);
+    if (!to_keep.empty())
+        ledger_.note_change_of(to_keep);
     if (host_.images.size() > max_images)
         forget_images(images);
 }

@@ -65,7 +65,8 @@ class Guard {
     /// Takes up a guest as it is, in place of the one of that identity: what an earlier daemon
     /// knew. Its owner and demand are worked out anew.
     void put(Guest guest) { put(std::move(guest), std::nullopt); }
-    /// Identities of guests that came, went or changed since this was last asked.
+    /// Identities of guests that came, went or changed since this was last asked, or whose images
+    /// did more than grow.
     [[nodiscard]] std::set<std::string> take_changed() { return ledger_.take_changed(); }
 
     /// What of a start would fit now, by resource.

@@ -97,6 +97,11 @@ class Exchange {
     std::map<Resource, std::map<PieceClass, Int128>> sums_;
 };
 
+bool has_any_of(const Domain& domain, const std::set<ImageName>& images) {
+    return std::ranges::any_of(domain.disks,
+                               [&](const Disk& disk) { return images.contains(disk.image); });
+}
+
 /// What a guest is counted as: a place that is kept counts as a start in flight.
 Share::Column column_of(GuestState state) {
     return state == GuestState::running ? &Share::allocated : &Share::pending;
@@ -365,14 +370,19 @@ void Ledger::recompute(const Host& host, const Policy& policy) {
     reserve(std::move(reservations));
 }
 
+void Ledger::note_change_of(const std::set<ImageName>& images) {
+    for (const auto& [identity, guest] : guests_)
+        if (has_any_of(guest.domain, images))
+            changed_.insert(identity);
+}
+
 void Ledger::recompute_storage(const std::set<ImageName>& images, const Host& host,
                                const Policy& policy) {
     Exchange running;
     Exchange others;
     Names names;
     for (auto& [identity, guest] : guests_) {
-        if (std::ranges::none_of(guest.domain.disks,
-                                 [&](const Disk& disk) { return images.contains(disk.image); }))
+        if (!has_any_of(guest.domain, images))
             continue;
         const std::vector<Piece> before = guest.held();
         count_for_scheduler(guest.scheduler, guest.demand.pieces, -1);

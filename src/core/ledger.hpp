@@ -172,6 +172,8 @@ class Ledger {
     /// Identities of guests that came, went or changed since this was last asked. What is merely
     /// confirmed has not changed.
     [[nodiscard]] std::set<std::string> take_changed() { return std::exchange(changed_, {}); }
+    /// What is kept of guests with these images has changed.
+    void note_change_of(const std::set<ImageName>& images);
 
     /// Records a guest, in place of the one of that identity.
     void put(Guest guest);

@@ -14,7 +14,6 @@
 #include "base/text.hpp"
 #include "base/uuid.hpp"
 #include "state/file.hpp"
-#include "json/guest.hpp"
 
 namespace virtguard::daemon {
 
@@ -38,7 +37,7 @@ Result<> remove_files(const fs::path& folder) {
     return {};
 }
 
-Result<core::Guest> load_one(const fs::path& file, const Uuid& uuid) {
+Result<json::KeptGuest> load_one(const fs::path& file, const Uuid& uuid) {
     const auto text = state::read(file, max_file_bytes);
     if (!text)
         return std::unexpected(text.error());
@@ -75,8 +74,8 @@ Result<> GuestStore::open() {
     return {};
 }
 
-std::vector<core::Guest> GuestStore::load() {
-    std::vector<core::Guest> guests;
+std::vector<json::KeptGuest> GuestStore::load() {
+    std::vector<json::KeptGuest> guests;
     if (const auto opened = open(); !opened) {
         log(Level::error, "{}; what the last virtguardd knew is lost", opened.error().what);
         return guests;
@@ -100,9 +99,9 @@ std::vector<core::Guest> GuestStore::load() {
 void GuestStore::save(core::Guard& guard) {
     unsaved_.merge(guard.take_changed());
     const bool was_open = is_open_;
-    auto saved = save_all(guard.ledger());
+    auto saved = save_all(guard);
     if (!saved && was_open) // somebody may have deleted the folder
-        saved = save_all(guard.ledger());
+        saved = save_all(guard);
     const std::string problem = saved ? "" : saved.error().what;
     if (!saved && problem != problem_)
         log(Level::error, "{}; a virtguardd that starts now would not know all guests", problem);
@@ -122,16 +121,16 @@ void GuestStore::want_all(const core::Ledger& ledger) {
         unsaved_.insert(identity);
 }
 
-Result<> GuestStore::save_all(const core::Ledger& ledger) {
+Result<> GuestStore::save_all(const core::Guard& guard) {
     if (unsaved_.empty())
         return {};
     if (!is_open_) // the folder may be a new one
-        want_all(ledger);
+        want_all(guard.ledger());
     if (auto opened = open(); !opened)
         return opened;
     Result<> first;
     std::erase_if(unsaved_, [&](const std::string& identity) {
-        auto saved = save_one(identity, ledger.find(identity));
+        auto saved = save_one(identity, guard);
         if (!saved && first)
             first = saved;
         return saved.has_value();
@@ -142,13 +141,14 @@ Result<> GuestStore::save_all(const core::Ledger& ledger) {
     return first;
 }
 
-Result<> GuestStore::save_one(const std::string& identity, const core::Guest* guest) const {
+Result<> GuestStore::save_one(const std::string& identity, const core::Guard& guard) const {
     const auto uuid = Uuid::parse(identity);
     if (!uuid) // no domain of libvirt's is without one
         return {};
     const fs::path file = folder_ / uuid->text();
-    if (guest != nullptr)
-        return state::write(file, json::guest_document(*guest), Durability::volatile_);
+    if (const core::Guest* guest = guard.ledger().find(identity))
+        return state::write(file, json::guest_document(*guest, guard.host().images),
+                            Durability::volatile_);
     if (::unlink(file.c_str()) < 0 && errno != ENOENT)
         return kernel_failure(file.native(), errno);
     return {};

@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "core/guard.hpp"
 #include "core/ledger.hpp"
+#include "json/guest.hpp"
 
 namespace virtguard::daemon {
 
@@ -24,7 +25,7 @@ class GuestStore {
 
     /// All guests that can be read. A file that cannot is set aside, and said in the journal. Files
     /// of another boot are removed: their times would mean nothing.
-    [[nodiscard]] std::vector<core::Guest> load();
+    [[nodiscard]] std::vector<json::KeptGuest> load();
 
     /// Keeps what has changed since. Waits for no disk where the folder is on none. What cannot be
     /// written now is written with the next change.
@@ -38,9 +39,9 @@ class GuestStore {
 
   private:
     [[nodiscard]] Result<> open();
-    [[nodiscard]] Result<> save_one(const std::string& identity, const core::Guest* guest) const;
+    [[nodiscard]] Result<> save_one(const std::string& identity, const core::Guard& guard) const;
     void want_all(const core::Ledger& ledger);
-    [[nodiscard]] Result<> save_all(const core::Ledger& ledger);
+    [[nodiscard]] Result<> save_all(const core::Guard& guard);
 
     std::filesystem::path folder_;
     std::string boot_id_;

@@ -3,6 +3,7 @@
 
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "base/file.hpp"
 #include "base/log.hpp"
@@ -58,7 +59,12 @@ void read_status_files(core::Guard& guard, const fs::path& root) {
 } // namespace
 
 void restore(core::Guard& guard, GuestStore& store, const fs::path& root) {
-    for (core::Guest& guest : store.load())
+    std::vector<json::KeptGuest> guests = store.load();
+    core::Images images;
+    for (json::KeptGuest& guest : guests)
+        images.merge(guest.images);
+    guard.set_images(images);
+    for (json::KeptGuest& guest : guests)
         guard.put(std::move(guest));
     read_status_files(guard, root);
     if (const std::size_t count = guard.ledger().guests().size(); count > 0)

@@ -69,7 +69,7 @@ Result<> Service::watch(loop::Loop& loop) {
     auto storage = StorageWatch::create(
         loop, guard_, options_.storage.value_or(storage_below(options_.root)), [this] {
             note_over_capacity();
-            note_change();
+            save(); // what is known of images
         });
     if (!storage)
         return std::unexpected(storage.error());

@@ -161,8 +161,36 @@ Domain read_domain(const Json& json) {
     return domain;
 }
 
-std::string guest_document(const core::Guest& guest) {
+namespace {
+
+Json images_json(const Domain& domain, const core::Images& images) {
+    Json json = Json::array();
+    for (const core::Disk& disk : domain.disks)
+        if (const auto known = images.find(disk.image);
+            known != images.end() && known->second.image)
+            json.push_back({{"path", disk.image.path},
+                            {"format", disk.image.format},
+                            {"device", known->second.image->device},
+                            {"virtual_size", known->second.image->virtual_size},
+                            {"allocated", known->second.image->allocated}});
+    return json;
+}
+
+core::Images read_images(const Json& json) {
+    core::Images images;
+    for (const Json& image : require_array(json))
+        images[{image.at("path").get<std::string>(), image.at("format").get<std::string>()}].image =
+            core::Image{.device = image.at("device").get<std::uint64_t>(),
+                        .virtual_size = read_amount(image.at("virtual_size")),
+                        .allocated = read_amount(image.at("allocated"))};
+    return images;
+}
+
+} // namespace
+
+std::string guest_document(const core::Guest& guest, const core::Images& images) {
     const Json json{{"domain", domain_json(guest.domain)},
+                    {"images", images_json(guest.domain, images)},
                     {"state", core::state_name(guest.state)},
                     {"changed", guest.changed.time_since_epoch().count()},
                     {"since", guest.since.time_since_epoch().count()},
@@ -170,17 +198,21 @@ std::string guest_document(const core::Guest& guest) {
     return json.dump(/*indent=*/-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }
 
-Result<core::Guest> parse_guest(std::string_view document) {
-    return parse<core::Guest>("guest", document, [](const Json& json) {
+Result<KeptGuest> parse_guest(std::string_view document) {
+    return parse<KeptGuest>("guest", document, [](const Json& json) {
         const Instant changed{Span{read_amount(json.at("changed"))}};
         // Daemons before this one did not write it.
         const Instant since =
             json.contains("since") ? Instant{Span{read_amount(json.at("since"))}} : changed;
-        return core::Guest{.domain = read_domain(json.at("domain")),
-                           .state = read_state(json.at("state")),
-                           .changed = changed,
-                           .since = since,
-                           .absent = Span{read_amount(json.at("absent"))}};
+        KeptGuest guest{{.domain = read_domain(json.at("domain")),
+                         .state = read_state(json.at("state")),
+                         .changed = changed,
+                         .since = since,
+                         .absent = Span{read_amount(json.at("absent"))}},
+                        {}};
+        if (json.contains("images"))
+            guest.images = read_images(json.at("images"));
+        return guest;
     });
 }
 

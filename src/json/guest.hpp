@@ -10,9 +10,15 @@
 
 namespace virtguard::json {
 
-/// The guest without what follows from policy and host (owner, demand, bound pieces).
-[[nodiscard]] std::string guest_document(const core::Guest& guest);
+/// A guest with what was known of its images.
+struct KeptGuest : core::Guest {
+    core::Images images;
+};
+
+/// The guest without what follows from policy and host (owner, demand, bound pieces), with those of
+/// the images that are its own.
+[[nodiscard]] std::string guest_document(const core::Guest& guest, const core::Images& images = {});
 /// A field that is not known is ignored: a newer daemon may have written it.
-[[nodiscard]] Result<core::Guest> parse_guest(std::string_view document);
+[[nodiscard]] Result<KeptGuest> parse_guest(std::string_view document);
 
 } // namespace virtguard::json

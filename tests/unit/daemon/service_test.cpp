@@ -1163,6 +1163,24 @@ TEST_CASE("who shows the status hears that storage was read") {
     CHECK(shown == 10 * gib);
 }
 
+TEST_CASE("what running guests owe outlives the daemon, also where storage hangs then") {
+    StorageBench storage;
+    (void)storage.bench.send(reconnect, xml(50, 1, StorageBench::disk("/a/1")));
+    const auto allocated = [&] {
+        const auto figures = storage.bench.status().report.host.allocated;
+        const auto found = figures.find(core::Resource::storage());
+        return found == figures.end() ? 0 : found->second;
+    };
+    storage.bench.run_until([&] { return allocated() == 10 * gib; });
+    storage.slow.hang("/a/1");
+    storage.bench.start(/*live=*/true);
+    storage.bench.run_until([&] {
+        return storage.bench.status().report.host.capacity.contains(core::Resource::storage());
+    });
+    CHECK(allocated() == 10 * gib);
+    storage.slow.release();
+}
+
 TEST_CASE("a check waits for images as a start does") {
     StorageBench storage;
     storage.slow.hang("/a/1");

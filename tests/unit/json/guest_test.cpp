@@ -74,6 +74,18 @@ TEST_CASE("a guest is read back as it was written") {
     CHECK(read->absent == guest().absent);
 }
 
+TEST_CASE("what is known of a guest's images is kept with it, and nothing of others'") {
+    const core::Image image{.device = 1ULL << 63, .virtual_size = 7 * mib, .allocated = 5};
+    const core::KnownImage other{.image = core::Image{.virtual_size = 1}, .problem = ""};
+    const core::Images images{{{"/b", "raw"}, other},
+                              {{"/c", "qcow2"}, {.image = image, .problem = "gone"}}};
+    const auto read = json::parse_guest(json::guest_document(guest(), images));
+    REQUIRE(read.has_value());
+    CHECK(read->domain == guest().domain);
+    CHECK(read->images == core::Images{{{"/c", "qcow2"}, {.image = image, .problem = ""}}});
+    CHECK(json::parse_guest(json::guest_document(guest()))->images.empty());
+}
+
 TEST_CASE("a guest written by a daemon that did not know since when has changed last then") {
     const auto read = json::parse_guest(altered(R"("since":123000000000000,)", ""));
     REQUIRE(read.has_value());
