@@ -28,6 +28,9 @@ constexpr std::size_t max_asked = 16384;
 /// named hang.
 constexpr std::size_t max_lanes = 64;
 
+/// Of those, lanes of mounted file systems: guests' images are rarely on more.
+constexpr std::ptrdiff_t max_mounts = 24;
+
 constexpr std::string_view late = "it could not be read in time";
 
 /// The path of a folder without the slashes that may end it; "" is the root.
@@ -53,7 +56,8 @@ core::KnownImage read_image(const StorageReader& reader, const core::ImageName& 
 StorageReader storage_below(const std::filesystem::path& root) {
     return {.image = [root](const core::ImageName& name) { return image::read(root, name); },
             .file_system =
-                [root](const std::string& path) { return image::read_file_system(root, path); }};
+                [root](const std::string& path) { return image::read_file_system(root, path); },
+            .mounts = [root] { return image::mount_points(root); }};
 }
 
 Result<std::unique_ptr<StorageWatch>> StorageWatch::create(loop::Loop& loop, core::Guard& guard,
@@ -90,10 +94,10 @@ bool StorageWatch::counts() const {
 /// The lane of a path, a new one where it has none: one that is of no path now, and idle, does.
 StorageWatch::Lane* StorageWatch::lane_for(const std::string& path) {
     for (const auto& lane : lanes_)
-        if (lane->path == path)
+        if (lane->path == path && !lane->is_of_mount)
             return lane.get();
     for (const auto& lane : lanes_)
-        if (!lane->path.empty() && !lane->place && !lane->busy_since) {
+        if (!lane->path.empty() && !lane->place && !lane->is_of_mount && !lane->busy_since) {
             lane->path = path;
             lane->is_known = false;
             lane->first_round = lane->rounds_begun + 1;
@@ -101,6 +105,10 @@ StorageWatch::Lane* StorageWatch::lane_for(const std::string& path) {
             lane->problem.clear();
             return lane.get();
         }
+    return add_lane(path);
+}
+
+StorageWatch::Lane* StorageWatch::add_lane(const std::string& path) {
     auto thread = lanes_.size() < max_lanes
                       ? FilesThread::start_apart(mail_->fd())
                       : fail(Errc::limit, "not looked at, as too much else does not answer");
@@ -128,8 +136,8 @@ void StorageWatch::policy_changed() {
     look();
 }
 
-/// The innermost folder decides: a file system may be mounted below another.
-std::size_t StorageWatch::lane_of(const std::string& image) const {
+/// The innermost folder decides, be it one of the policy's or one where a file system is mounted.
+std::size_t StorageWatch::lane_of(const std::string& image) {
     std::size_t found = 0;
     std::size_t longest = 0;
     for (std::size_t number = 1; number < lanes_.size(); ++number) {
@@ -140,11 +148,33 @@ std::size_t StorageWatch::lane_of(const std::string& image) const {
             longest = folder.size();
         }
     }
-    return found;
+    const std::string* innermost = nullptr;
+    for (const std::string& mount : mounts_)
+        if (is_below(image, mount) && mount.size() > longest) {
+            innermost = &mount;
+            longest = mount.size();
+        }
+    return innermost == nullptr ? found : lane_of_mount(*innermost).value_or(found);
+}
+
+/// A new one where it has none, as far as there may be more.
+std::optional<std::size_t> StorageWatch::lane_of_mount(const std::string& mount) {
+    for (std::size_t number = 1; number < lanes_.size(); ++number)
+        if (lanes_[number]->is_of_mount && lanes_[number]->path == mount)
+            return number;
+    if (std::ranges::count_if(lanes_, [](const auto& lane) { return lane->is_of_mount; }) >=
+        max_mounts)
+        return std::nullopt;
+    Lane* lane = add_lane(mount);
+    if (lane == nullptr)
+        return std::nullopt;
+    lane->is_of_mount = true;
+    lane->first_round = 0; // what is known of its images others have read
+    return lanes_.size() - 1;
 }
 
 bool StorageWatch::is_used(std::size_t number) const {
-    return number == 0 || lanes_[number]->place.has_value();
+    return number == 0 || lanes_[number]->place.has_value() || lanes_[number]->is_of_mount;
 }
 
 /// Somebody has waited for it in vain.
@@ -162,6 +192,13 @@ bool StorageWatch::is_awaited(std::size_t number) const {
 void StorageWatch::look() {
     if (!counts())
         return;
+    mounts_ = reader_.mounts();
+    const std::size_t known = lanes_.size();
+    for (const auto& [identity, guest] : guard_.ledger().guests())
+        for (const core::Disk& disk : guest.domain.disks)
+            (void)lane_of(disk.image.path); // which may be a new one
+    for (std::size_t number = known; number < lanes_.size(); ++number)
+        lanes_[number]->first_round = 1;
     std::set<std::size_t> idle;
     for (std::size_t number = 0; number < lanes_.size(); ++number)
         if (is_used(number) && !lanes_[number]->round_is_on())
@@ -251,8 +288,9 @@ void StorageWatch::work(std::size_t number) {
         return;
     lane.busy_since = loop::now();
     // There is room: a lane has one job, and one batch, at a time.
-    (void)lane.thread->run([batch = next_batch(number), path = lane.path, reader = reader_,
-                            mail = mail_, thread = lane.thread.get()]() mutable {
+    const std::string path = lane.is_of_mount ? "" : lane.path;
+    (void)lane.thread->run([batch = next_batch(number), path, reader = reader_, mail = mail_,
+                            thread = lane.thread.get()]() mutable {
         read(batch, path, reader, *thread);
         (void)mail->push(std::move(batch));
     });
@@ -428,7 +466,7 @@ std::vector<std::string> StorageWatch::problems() const {
     const Instant now = loop::now();
     for (const auto& lane : lanes_) {
         const std::string what = lane->path.empty() ? "images elsewhere" : lane->path;
-        if (!lane->path.empty() && !lane->place)
+        if (!lane->path.empty() && !lane->place && !lane->is_of_mount)
             continue;
         if (lane->busy_since && now - *lane->busy_since > soon)
             problems.push_back(fmt::format("storage: {}: no answer", printable(what)));

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Keeps looking at the file systems of storage.paths and at the images of guests, and tells the
-// guard. Each of the paths has a thread of its own, and images elsewhere have one together: a file
-// system that hangs holds up what is on it, and nothing else (the files thread least of all, which
-// makes durable what others wait for).
+// guard. Each of the paths has a thread of its own, each file system that is mounted below one or
+// elsewhere has one too (the first that images of guests are on, max_mounts of them), and images
+// that are left have one together: a file system that hangs holds up what is on it, and nothing
+// else (the files thread least of all, which makes durable what others wait for).
 //
 // What a guest writes is used, and no longer owed. So that nothing is free twice, what is used is
 // never older than what is known of an image: a file system is read after the images on it, and
@@ -41,6 +42,9 @@ namespace virtguard::daemon {
 struct StorageReader {
     std::function<Result<core::Image>(const core::ImageName&)> image;
     std::function<Result<core::FileSystem>(const std::string& path)> file_system;
+    /// Where file systems are mounted, but for the root. Called by the main thread: it waits for
+    /// none of them.
+    std::function<std::vector<std::string>()> mounts;
 };
 
 /// Reads what is below this folder: "/" but for tests.
@@ -109,7 +113,8 @@ class StorageWatch {
     /// A thread and what it is to read.
     struct Lane {
         std::optional<int> place; ///< the number of its path in the policy; nothing: of none now
-        std::string path;         ///< "" for images that are below no path of the policy
+        std::string path;         ///< "" for images that have no other lane
+        bool is_of_mount = false; ///< of the file system that is mounted there, no path of policy
         std::unique_ptr<FilesThread> thread;
         std::optional<Instant> busy_since;
         std::deque<core::ImageName> asked;           ///< by starts: they come first; each once
@@ -152,8 +157,10 @@ class StorageWatch {
         : guard_(guard), reader_(std::move(reader)), mail_(std::move(mail)),
           changed_(std::move(changed)) {}
     [[nodiscard]] bool counts() const;
-    [[nodiscard]] std::size_t lane_of(const std::string& image) const;
+    [[nodiscard]] std::size_t lane_of(const std::string& image);
+    [[nodiscard]] std::optional<std::size_t> lane_of_mount(const std::string& mount);
     [[nodiscard]] Lane* lane_for(const std::string& path);
+    [[nodiscard]] Lane* add_lane(const std::string& path);
     [[nodiscard]] bool is_used(std::size_t number) const;
     [[nodiscard]] bool hangs(const Lane& lane) const;
     [[nodiscard]] bool is_awaited(std::size_t number) const;
@@ -180,6 +187,7 @@ class StorageWatch {
     std::optional<loop::Io> arrived_;
     std::optional<loop::Timer> timer_; ///< the first of the waiters' times
     std::list<Waiter> waiters_;
+    std::vector<std::string> mounts_;
     std::vector<std::unique_ptr<Lane>> lanes_; ///< the first for images elsewhere; never fewer
 };
 

@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
+#include <sstream>
+#include <string_view>
 #include <system_error>
 
 #include <fcntl.h>
@@ -14,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/checked.hpp"
+#include "base/file.hpp"
 #include "base/text.hpp"
 #include "base/unique.hpp"
 #include "image/header.hpp"
@@ -52,6 +55,23 @@ bool would_be_device(const fs::path& root, const fs::path& path) {
         target = target.parent_path() / link;
     }
     return false;
+}
+
+/// "\040" is a space: of blanks and backslashes the kernel writes three octal digits.
+std::string unescaped(std::string_view word) {
+    std::string result;
+    for (std::size_t i = 0; i < word.size(); ++i) {
+        if (word[i] != '\\' || i + 3 >= word.size()) {
+            result += word[i];
+            continue;
+        }
+        int byte = 0;
+        for (const char digit : word.substr(i + 1, 3))
+            byte = byte * 8 + (digit - '0');
+        result += static_cast<char>(byte);
+        i += 3;
+    }
+    return result;
 }
 
 Result<std::string> read_part(int fd, const Format& format, std::int64_t file_size) {
@@ -145,6 +165,22 @@ Result<core::FileSystem> read_file_system(const fs::path& root, const std::strin
                             .device = info.st_dev,
                             .capacity = capacity,
                             .used = std::max<std::int64_t>(capacity - available, 0)};
+}
+
+std::vector<std::string> mount_points(const fs::path& root) {
+    constexpr std::size_t most = std::size_t{4} << 20;
+    constexpr std::size_t field = 4; // "36 35 98:0 /mnt1 /mnt2 rw,noatime ...": proc(5)
+    std::vector<std::string> result;
+    std::istringstream lines(read_file(root / "proc/self/mountinfo", most).value_or(""));
+    for (std::string line; std::getline(lines, line);) {
+        std::istringstream words(line);
+        std::string word;
+        for (std::size_t i = 0; i <= field; ++i)
+            words >> word;
+        if (std::string path = unescaped(word); words && path != "/")
+            result.push_back(std::move(path));
+    }
+    return result;
 }
 
 } // namespace virtguard::image

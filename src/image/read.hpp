@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "core/storage.hpp"
@@ -21,5 +22,9 @@ namespace virtguard::image {
 /// The file system a path is on, now. Errors: not_found, io.
 [[nodiscard]] Result<core::FileSystem> read_file_system(const std::filesystem::path& root,
                                                         const std::string& path);
+
+/// Where file systems are mounted, but for the root; nothing where the kernel does not tell. Waits
+/// for none of them.
+[[nodiscard]] std::vector<std::string> mount_points(const std::filesystem::path& root);
 
 } // namespace virtguard::image

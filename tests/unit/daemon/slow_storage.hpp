@@ -10,6 +10,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "daemon/storage_watch.hpp"
 
@@ -52,8 +53,11 @@ class SlowStorage {
 
     [[nodiscard]] StorageReader reader() {
         return {.image = [this](const core::ImageName& name) { return image(name.path); },
-                .file_system = [this](const std::string& path) { return file_system(path); }};
+                .file_system = [this](const std::string& path) { return file_system(path); },
+                .mounts = [this] { return mounts; }};
     }
+
+    std::vector<std::string> mounts; ///< of the main thread alone
 
     static constexpr std::int64_t gib = std::int64_t{1} << 30;
     /// "/b" and all below it is on device 2.

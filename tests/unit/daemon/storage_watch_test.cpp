@@ -184,6 +184,42 @@ TEST_CASE("what all who asked for it have given up is read for guests alone") {
     CHECK(bench.demand({"/a/2"}).notes.empty() == is_guests);
 }
 
+TEST_CASE(
+    "a file system that is mounted below a path, or elsewhere, holds up what is on it alone") {
+    const std::string mount = GENERATE("/a/nfs", "/c");
+    const bool is_of_guest = GENERATE(false, true); // known from the beginning
+    Bench bench(policy({"/a", "/b"}));
+    bench.slow.mounts = {mount, "/a/nf", "/b"};
+    bench.slow.hang(mount + "/1");
+    if (is_of_guest)
+        bench.guard.running(domain({mount + "/1"}), Instant{1s});
+    bench.watch();
+    (void)bench.read({mount + "/1"}, 50ms);
+    for (const auto* path : {"/a/1", "/b/1", "/d/1"}) {
+        CHECK(bench.read({path}, 1h) < 1min);
+        CHECK(bench.demand({path}).notes.empty());
+    }
+    CHECK(bench.growth({"/a/1", "/b/1"}) == 20 * gib);
+    CHECK_FALSE(bench.demand({mount + "/1"}).notes.empty());
+    bench.slow.release();
+    (void)bench.read({mount + "/1"});
+    CHECK(bench.demand({mount + "/1"}).notes.empty());
+}
+
+TEST_CASE("more file systems than there are threads for share one") {
+    Bench bench(policy({"/a"}));
+    std::vector<std::string> paths;
+    for (int i = 0; i < 100; ++i) {
+        bench.slow.mounts.push_back(fmt::format("/a/{}", i));
+        paths.push_back(fmt::format("/a/{}/1", i));
+    }
+    bench.guard.running(domain(paths), Instant{1s});
+    bench.watch();
+    (void)bench.read(paths);
+    CHECK(bench.growth(paths) == 1000 * gib);
+    CHECK(bench.storage_watch->stop(5000ms));
+}
+
 TEST_CASE("an image that was known counts as it was while it hangs") {
     Bench bench(policy({"/a"}));
     bench.watch();

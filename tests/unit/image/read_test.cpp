@@ -241,3 +241,15 @@ TEST_CASE("a file system is what its counters say") {
     const auto absent = image::read_file_system(bench.folder.path(), "/absent");
     CHECK(absent.error().code == Errc::not_found);
 }
+
+TEST_CASE("file systems are mounted where the kernel says") {
+    const Bench bench;
+    CHECK(image::mount_points(bench.folder.path()).empty());
+    bench.folder.write("proc/self/mountinfo",
+                       "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
+                       "40 22 0:35 / /srv/my\\040images rw - nfs4 server:/images rw\n"
+                       "cut\n"
+                       "41 22 0:36 /a /mnt rw master:1 - fuse.x x rw\n");
+    CHECK(image::mount_points(bench.folder.path()) ==
+          std::vector<std::string>{"/srv/my images", "/mnt"});
+}
