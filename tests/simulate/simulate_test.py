@@ -129,8 +129,10 @@ class Resources(Case):
             "sgx": ({"inside": self.devices(epc.format(1), epc.format(2)), "memory": GIB},
                     {"intel.com/sgx-epc": 3072}),
             "sriov": ({"inside": self.devices(self.pci("0x3b", "0x02"), self.pci("0x3b", "0x02", "0x1", "interface"),
-                                              self.pci("0x3b"), self.pci("0xaf", "0x02"))},
-                      {"example.org/sriov-ens1f0": 2, "example.org/sriov-ens2f0": 1}),
+                                              self.pci("0x3b"), self.pci("0x3b", function="0x1"),
+                                              self.pci("0x3b", function="0x2"), self.pci("0x3b", function="0x7"),
+                                              self.pci("0xaf", "0x02"))},
+                      {"example.org/sriov-ens1f0": 4, "example.org/sriov-ens2f0": 1}),
             "vgpu": ({"inside": self.devices(mdev, self.pci("0x3b"))}, {"example.org/vgpu": 1})}
         self.assertEqual(sorted(file.stem for file in self.SHIPPED.iterdir()), sorted(expected))
         for name, (options, amounts) in expected.items():
