@@ -134,7 +134,7 @@ class Loader {
     void check_questions();
     void check_resources();
     void check_declared(const std::string& table, const core::Resource& resource);
-    [[nodiscard]] bool is_set_at_or_below(const std::string& path) const;
+    [[nodiscard]] bool has_problem(const std::string& path) const;
     void forget_below(const std::string& path);
     void complain(const toml::source_region& where, std::string_view path, std::string_view what);
     void keep_first_problems();
@@ -231,11 +231,11 @@ void Loader::read_value(const Key& key, const toml::key& name, const toml::node&
     forget_below(here.path);
 }
 
-/// Also where it was set to something that it cannot be.
-bool Loader::is_set_at_or_below(const std::string& path) const {
-    const auto below = set_at_.lower_bound(path + ".");
-    return set_at_.contains(path) ||
-           (below != set_at_.end() && below->first.starts_with(path + "."));
+/// It was set, or something below it, to what it cannot be.
+bool Loader::has_problem(const std::string& path) const {
+    return std::ranges::any_of(problems_, [&](const Problem& problem) {
+        return problem.text.starts_with(path + ":") || problem.text.starts_with(path + ".");
+    });
 }
 
 /// What was set below a table is gone when a value replaces the table.
@@ -297,7 +297,7 @@ void Loader::check_resources() {
             problems_.push_back(
                 {set_at_[key + ".file"],
                  fmt::format("{0}.file: {0}.node is set, too: expected one of them", key)});
-        else if (!is_set_at_or_below(key))
+        else if (!custom.host && custom.nodes.empty() && !has_problem(key))
             problems_.push_back({set_at_[table], fmt::format("{}: missing: expected a number, a "
                                                              "file or nodes",
                                                              key)});

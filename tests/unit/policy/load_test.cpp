@@ -796,6 +796,19 @@ TEST_CASE("a capacity in a later file replaces an earlier one of another form") 
     CHECK(gpu.nodes == nodes);
 }
 
+TEST_CASE("an empty table in a later file made a capacity 0") {
+    const auto [first, second] = GENERATE(table<std::string, std::string>(
+        {{"4", "{}"}, {"4", "{ node = {} }"}, {"{ node = {} }", "{}"}}));
+    const std::string table = "[resource.gpu]\n";
+    const auto policy =
+        load(std::vector{PolicyText{"p", table + "demand = '1'\ncapacity = " + first},
+                         PolicyText{"q", table + "capacity = " + second}});
+    REQUIRE_FALSE(policy.has_value());
+    REQUIRE(policy.error().size() == 1);
+    CHECK(policy.error().front().ends_with(
+        "resource.gpu.capacity: missing: expected a number, a file or nodes"));
+}
+
 TEST_CASE("a resource may be used in a file before the one that declares it") {
     const auto policy = load(std::vector{
         PolicyText{"p", "overcommit.'a.org/gpu' = 2\nscheduler.accept.x.quota.'a.org/gpu' = '50%'"},
