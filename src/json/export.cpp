@@ -5,6 +5,8 @@
 #include <cctype>
 #include <charconv>
 #include <limits>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "base/checked.hpp"
@@ -153,10 +155,16 @@ Json inventory(const core::Report& report, const Resource& resource, std::int64_
 /// Nothing can have no inventory.
 Json placement(const core::Report& report) {
     Json inventories = Json::object();
-    for (const auto& [resource, capacity] : report.host.capacity)
+    std::set<std::string> classes;
+    for (const auto& [resource, capacity] : report.host.capacity) {
+        const std::string name = resource_class(resource);
+        std::string own = name;
+        for (int count = 2; !classes.insert(own).second; ++count) // "a.b" and "a-b" are alike
+            own = fmt::format("{}_{}", name, count);
         if (const std::int64_t total = std::min(capacity / unit_of(resource), max_placement);
             total > 0)
-            inventories[resource_class(resource)] = inventory(report, resource, total);
+            inventories[own] = inventory(report, resource, total);
+    }
     return {{"inventories", std::move(inventories)}};
 }
 

@@ -89,6 +89,12 @@ class Export(unittest.TestCase):
         self.assertEqual(self.export("placement", document)["inventories"]["CUSTOM_EXAMPLE_ORG_GPU_A_B"], {
             "total": 4, "reserved": 0, "allocation_ratio": 1.5, "min_unit": 1, "max_unit": 4, "step_size": 1})
 
+    def test_what_the_policy_declares_under_names_that_are_alike_has_classes_of_its_own(self):
+        host = figures(cpu=(4, 0, 1, 0, 0, 0, 0, 0), **{"gpu-a": (4, 0, 1, 0, 0, 0, 0, 0), "gpu.a": (5, 0, 1, 0, 0, 0, 0, 0)})
+        inventories = self.export("placement", status(host))["inventories"]
+        self.assertEqual({name: inventory["total"] for name, inventory in inventories.items()},
+                         {"VCPU": 4, "CUSTOM_GPU_A": 4, "CUSTOM_GPU_A_2": 5})
+
     def test_what_a_host_has_none_of_has_no_inventory(self):
         host = figures(cpu=(4, 0, 1, 0, 0, 0, 0, 0), hugepages_2Mi=(0, 0, 1, 0, 0, 0, 0, 0))
         self.assertEqual(list(self.export("placement", status(host))["inventories"]), ["VCPU"])
