@@ -53,10 +53,18 @@ void check_pools(const Demand& demand, For whom, Holdings& others, const Host& h
         Occupancy* occupancy = others.occupancy(resource);
         if (occupancy == nullptr || loads.empty())
             continue;
-        for (const ShortPart& part : whom == For::one_guest ? occupancy->short_parts(loads)
-                                                            : occupancy->short_together(loads))
-            reasons.push_back(shortage_reason(
-                host, shortage_in(resource, *host.pool(resource), *occupancy, part, loads)));
+        const Pool& pool = *host.pool(resource);
+        const std::vector<ShortPart> parts = whom == For::one_guest
+                                                 ? occupancy->short_parts(loads)
+                                                 : occupancy->short_together(loads);
+        if (!parts.empty() && !pool.unread.empty()) {
+            reasons.push_back(
+                not_ready(pool.unread, {.problem = "could not be read yet"}, resource));
+            continue;
+        }
+        for (const ShortPart& part : parts)
+            reasons.push_back(
+                shortage_reason(host, shortage_in(resource, pool, *occupancy, part, loads)));
     }
 }
 
@@ -173,7 +181,7 @@ std::int64_t limit_of(const Quota& quota, const Resource& resource, const Holdin
     const Occupancy* occupancy = others.occupancy(resource);
     if (occupancy == nullptr)
         return 0;
-    constexpr Int128 hundred = 100;
+    constexpr std::int64_t hundred = 100;
     return saturate(multiply_divide(occupancy->state_of(host.pool(resource)->all()).effective,
                                     quota.percent->numerator(),
                                     hundred * quota.percent->denominator()));
@@ -304,6 +312,10 @@ Decision decide_reservation(const std::string& owner_name, const Demand& demand,
     check_pools(demand, is_of_one_guest ? For::one_guest : For::many, others, host, reasons);
     check_quotas(owner, demand, others, by_scheduler, host, policy, reasons);
     conclude(reasons, Ruling{}, owner, policy);
+    // What is not known of a domain that is not there yet will be known when it starts.
+    for (Reason& reason : reasons)
+        if (reason.code == Code::not_ready)
+            reason.mode = std::min(reason.mode, Mode::observe);
     return decision;
 }
 

@@ -147,6 +147,8 @@ void add_custom_pools(Host& host, const Policy& policy) {
                     pool.places[node] = {};
         pool.unbound = pool.all();
     }
+    for (const auto& [resource, key] : policy.unread_capacities())
+        host.pools[resource].unread = key;
 }
 
 /// One group of PUs per CPU.

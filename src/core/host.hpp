@@ -36,6 +36,9 @@ struct Pool {
     Ratio ratio;
     bool is_host_wide = false; ///< its one place is host_place, and no node
     std::string unit;          ///< of a custom resource, as its policy has it
+    /// Of a custom resource: the key of a file that says what there is and was never read; what it
+    /// would say is not in the places.
+    std::string unread{};
 
     static constexpr int host_place = 0;
 

@@ -158,6 +158,22 @@ void check_custom(const Resource& resource, const CustomResource& custom, const 
                          "the host has no such node");
 }
 
+/// By key.
+std::map<std::string, std::string> files_of(const Resource& resource,
+                                            const CustomResource& custom) {
+    std::map<std::string, std::string> files;
+    const auto add = [&](const std::string& key, const CustomCapacity& capacity) {
+        if (!capacity.file.empty())
+            files[key + ".file"] = capacity.file;
+    };
+    const std::string key = fmt::format("resource.{}.capacity", toml_key(resource.name()));
+    if (custom.host)
+        add(key, *custom.host);
+    for (const auto& [node, capacity] : custom.nodes)
+        add(fmt::format("{}.node.{}", key, node), capacity);
+    return files;
+}
+
 } // namespace
 
 std::string_view mode_name(Mode mode) {
@@ -219,7 +235,6 @@ Questions Policy::questions() const {
 
 Result<Resource> Policy::find_resource(std::string_view name) const {
     std::vector<std::string> declared;
-    declared.reserve(resources.size());
     for (const auto& [resource, custom] : resources)
         declared.push_back(resource.name());
     return Resource::parse_known(name, declared);
@@ -227,18 +242,18 @@ Result<Resource> Policy::find_resource(std::string_view name) const {
 
 std::map<std::string, std::string> Policy::capacity_files() const {
     std::map<std::string, std::string> files;
-    const auto add = [&](const std::string& key, const CustomCapacity& capacity) {
-        if (!capacity.file.empty())
-            files[key + ".file"] = capacity.file;
-    };
-    for (const auto& [resource, custom] : resources) {
-        const std::string key = fmt::format("resource.{}.capacity", toml_key(resource.name()));
-        if (custom.host)
-            add(key, *custom.host);
-        for (const auto& [node, capacity] : custom.nodes)
-            add(fmt::format("{}.node.{}", key, node), capacity);
-    }
+    for (const auto& [resource, custom] : resources)
+        files.merge(files_of(resource, custom));
     return files;
+}
+
+std::map<Resource, std::string> Policy::unread_capacities() const {
+    std::map<Resource, std::string> unread;
+    for (const auto& [resource, custom] : resources)
+        for (const auto& [key, file] : files_of(resource, custom))
+            if (!readings.contains(file))
+                unread.emplace(resource, key);
+    return unread;
 }
 
 std::vector<std::string> conflicts(const Policy& policy, const Topology& topology) {

@@ -208,6 +208,8 @@ struct Policy {
     [[nodiscard]] Result<Resource> find_resource(std::string_view name) const;
     /// The capacities that are read from files, each with its key.
     [[nodiscard]] std::map<std::string, std::string> capacity_files() const;
+    /// Of what is custom the key of a file that capacity is read from, and was not yet.
+    [[nodiscard]] std::map<Resource, std::string> unread_capacities() const;
 
     friend bool operator==(const Policy&, const Policy&) = default;
 };

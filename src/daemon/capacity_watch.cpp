@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/capacity_watch.hpp"
 
+#include <algorithm>
+#include <functional>
+#include <iterator>
 #include <utility>
 
 #include <poll.h>
@@ -40,10 +43,15 @@ Result<std::unique_ptr<CapacityWatch>> CapacityWatch::create(loop::Loop& loop, F
                            raw->under_way_ = false;
                            raw->note(readings);
                            tell(readings);
+                           raw->arrive();
                        }
                    });
     if (!arrived)
         return std::unexpected(arrived.error());
+    auto patience = loop.timer("capacities late", [raw = watch.get()] { raw->release_late(); });
+    if (!patience)
+        return std::unexpected(patience.error());
+    watch->patience_ = *std::move(patience);
     watch->arrived_ = *std::move(arrived);
     return watch;
 }
@@ -58,11 +66,52 @@ void CapacityWatch::note(const host::CapacityReadings& readings) {
 }
 
 void CapacityWatch::look(const core::Policy& policy) {
-    if (under_way_ || policy.capacity_files().empty())
-        return;
+    policy_ = policy;
+    if (!under_way_ && !policy.capacity_files().empty())
+        begin(policy);
+}
+
+void CapacityWatch::begin(const core::Policy& policy) {
     // Not taken by a thread that is too busy: the next look will be.
     under_way_ =
         files_.run([mail = mail_, policy] { (void)mail->push(host::read_capacities(policy)); });
+}
+
+void CapacityWatch::look(const core::Policy& policy, std::chrono::nanoseconds at_most, Then then) {
+    const bool is_for_next = under_way_;
+    look(policy);
+    if (!under_way_)
+        return then();
+    waiting_.push_back(
+        {.until = loop::now() + at_most, .then = std::move(then), .is_for_next = is_for_next});
+    const auto next = std::ranges::min_element(waiting_, {}, &Waiting::until);
+    patience_->arm(next->until);
+}
+
+void CapacityWatch::arrive() {
+    release([](const Waiting& each) { return !each.is_for_next; });
+    if (waiting_.empty() || under_way_)
+        return;
+    for (Waiting& each : waiting_)
+        each.is_for_next = false;
+    begin(policy_);
+}
+
+void CapacityWatch::release_late() {
+    release([now = loop::now()](const Waiting& each) { return each.until <= now; });
+}
+
+template <class Is>
+void CapacityWatch::release(Is is_released) {
+    const auto due = std::ranges::stable_partition(waiting_, std::not_fn(is_released));
+    std::vector<Waiting> released(std::make_move_iterator(due.begin()),
+                                  std::make_move_iterator(due.end()));
+    waiting_.erase(due.begin(), due.end());
+    if (const auto next = std::ranges::min_element(waiting_, {}, &Waiting::until);
+        next != waiting_.end())
+        patience_->arm(next->until);
+    for (Waiting& each : released)
+        each.then();
 }
 
 std::vector<std::string> CapacityWatch::problems(const core::Policy& policy) const {
@@ -74,7 +123,7 @@ std::vector<std::string> CapacityWatch::problems(const core::Policy& policy) con
         const auto known = policy.readings.find(file);
         problems.push_back(
             known == policy.readings.end()
-                ? fmt::format("{}: {}; there is none, then", key, problem->second)
+                ? fmt::format("{}: {}; what there is of it is not known", key, problem->second)
                 : fmt::format("{}: {}; it stays {}", key, problem->second, known->second));
     }
     return problems;

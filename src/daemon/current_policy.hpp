@@ -2,12 +2,14 @@
 #pragma once
 // The policy in force: that of the operator's files, and over it what is set at run time.
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -32,6 +34,7 @@ class CurrentPolicy {
     struct Folders {
         std::filesystem::path policy; ///< the operator's
         std::filesystem::path state;
+        std::string boot{}; ///< tells this boot of the host from others
     };
 
     /// Logs what is wrong with the policy it starts with, and reads what was set at run time and,
@@ -71,6 +74,10 @@ class CurrentPolicy {
 
     /// Reads the capacities that are in files soon; what has changed of them is then in force.
     void read_capacities() { capacities_->look(of_files_); }
+    /// The same; `then` runs when that is done, or after so long.
+    void read_capacities(std::chrono::nanoseconds at_most, CapacityWatch::Then then) {
+        capacities_->look(of_files_, at_most, std::move(then));
+    }
 
     /// Has an order of the policy carried out at once; done runs when it is on the disk, too, or
     /// with why it is not. The user is who gave it. What the policy does not allow is not carried

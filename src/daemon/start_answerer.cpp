@@ -33,6 +33,20 @@ std::chrono::nanoseconds time_for_images(const wire::RequestHeader& header, Inst
     return std::max<std::chrono::nanoseconds>(end - loop::now(), std::chrono::nanoseconds(0));
 }
 
+/// A file may say more by now, or say it at all.
+bool is_short_of_what_files_say(const core::Decision& decision, const core::Policy& policy) {
+    const auto is_in_file = [](const core::CustomResource& custom) {
+        return (custom.host && !custom.host->file.empty()) ||
+               std::ranges::any_of(
+                   custom.nodes, [](const auto& of_node) { return !of_node.second.file.empty(); });
+    };
+    return std::ranges::any_of(decision.reasons, [&](const core::Reason& reason) {
+        const auto custom =
+            reason.resource ? policy.resources.find(*reason.resource) : policy.resources.end();
+        return custom != policy.resources.end() && is_in_file(custom->second);
+    });
+}
+
 } // namespace
 
 /// Nobody was exec'd later than now: a time ahead of ours would outlive all that is told after it.
@@ -67,8 +81,8 @@ bool StartAnswerer::read(Parked& start) {
     }
     const Error& error = read.domain.error();
     if (error.code == Errc::invalid)
-        keep_and_answer(read.identity, core::answer_invalid(read.identity, error, guard_.policy()),
-                        exec_time(start.header), start.reply);
+        answer(read.identity, core::answer_invalid(read.identity, error, guard_.policy()),
+               exec_time(start.header), start.reply);
     else
         answer_unread(error, start);
     return false;
@@ -83,7 +97,7 @@ void StartAnswerer::answer_unread(const Error& error, Parked& start) {
     const core::Answer given = core::answer_unread(guard_.policy());
     if (!given.decision.admitted() &&
         !(unread.uuid && guard_.keeps_place_of(core::identity_of(unread), when)))
-        return keep_and_answer(unread, given, when, start.reply);
+        return answer(unread, given, when, start.reply);
     log_undecided({}, fmt::format("a start was not decided: {}", error.what));
     start.reply(wire::encode_reply(wire::Operation::prepare, wire::Verdict::error, error.what));
 }
@@ -131,11 +145,13 @@ void StartAnswerer::decide(Parked start) {
         return parked_.push_back(std::move(start));
     const auto at_most = time_for_images(start.header, start.arrived);
     const bool admitted = given->decision.admitted();
+    if (!admitted && has_capacities_read(start, given->decision, at_most))
+        return;
     if (storage_ == nullptr || start.has_all_images || at_most.count() == 0 ||
         !given->decision.is_short_of(core::Resource::storage())) {
         if (start.has_claim && !admitted) // the policy enforces now what it only observed
             guard_.released(core::identity_of(start.domain), when);
-        return keep_and_answer(start.domain, *given, when, start.reply);
+        return answer(start.domain, *given, when, start.reply);
     }
     // Guests that have written since their images were read owe less than they seem to, which
     // matters, too, where it is only observed.
@@ -145,8 +161,20 @@ void StartAnswerer::decide(Parked start) {
         at_most, [this, start = std::move(start)]() mutable { decide_anew(std::move(start)); });
 }
 
-void StartAnswerer::keep_and_answer(const core::Domain& domain, const core::Answer& answer,
-                                    Instant exec, Reply& reply) {
+/// Once, and then the start is decided anew.
+bool StartAnswerer::has_capacities_read(Parked& start, const core::Decision& refused,
+                                        std::chrono::nanoseconds at_most) {
+    if (start.has_capacities || !read_capacities_ || at_most.count() == 0 ||
+        !is_short_of_what_files_say(refused, guard_.policy()))
+        return false;
+    start.has_capacities = true;
+    read_capacities_(at_most,
+                     [this, start = std::move(start)]() mutable { decide_anew(std::move(start)); });
+    return true;
+}
+
+void StartAnswerer::answer(const core::Domain& domain, const core::Answer& answer, Instant exec,
+                           Reply& reply) {
     save_(); // first: a daemon that ends here has promised nothing it does not know of
     note(domain, answer, exec);
     const bool admitted = answer.decision.admitted();

@@ -2,10 +2,12 @@
 #pragma once
 // Answers the hooks that ask whether a start may go on.
 
+#include <chrono>
 #include <functional>
 #include <list>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/instant.hpp"
@@ -34,6 +36,11 @@ class StartAnswerer {
     /// Starts wait for their images to be read from then on. It must outlive this.
     void set_storage(StorageWatch& storage) { storage_ = &storage; }
 
+    /// Reads the files that capacities come from, and then runs what it is given, after so long at
+    /// the latest: for starts that what they said last is too little for.
+    using ReadCapacities = std::function<void(std::chrono::nanoseconds, StorageWatch::Then)>;
+    void set_capacities(ReadCapacities read) { read_capacities_ = std::move(read); }
+
     /// Nothing can be answered before.
     [[nodiscard]] Result<> watch(loop::Loop& loop);
 
@@ -53,7 +60,8 @@ class StartAnswerer {
         wire::RequestHeader header;
         Reply reply;
         Instant arrived{};
-        bool has_all_images = false; ///< were read for it
+        bool has_capacities = false; ///< were read for it
+        bool has_all_images = false; ///< the same
         bool has_claim = false;      ///< from before they were
     };
 
@@ -62,8 +70,9 @@ class StartAnswerer {
     void read_and_decide(Parked start);
     void decide_anew(Parked start);
     void decide(Parked start);
-    void keep_and_answer(const core::Domain& domain, const core::Answer& answer, Instant exec,
-                         Reply& reply);
+    [[nodiscard]] bool has_capacities_read(Parked& start, const core::Decision& refused,
+                                           std::chrono::nanoseconds at_most);
+    void answer(const core::Domain& domain, const core::Answer& answer, Instant exec, Reply& reply);
     void note(const core::Domain& domain, const core::Answer& answer, Instant exec);
     void end_returns();
 
@@ -72,6 +81,7 @@ class StartAnswerer {
     core::History& history_;
     std::function<void()> save_;
     StorageWatch* storage_ = nullptr;
+    ReadCapacities read_capacities_;
     std::list<Parked> parked_;         ///< those that wait for a kept place
     std::optional<loop::Timer> timer_; ///< the end of a kept place, or of a wait for one
 };

@@ -75,6 +75,21 @@ TEST_CASE("a refusal speaks of a custom resource in its unit") {
     CHECK(guard.report().units == std::map<Resource, std::string>{{licences, "seats"}});
 }
 
+TEST_CASE("what a file was never read for is not known in place of too little") {
+    Policy policy = declaring(licences, {.host = CustomCapacity{.file = "/x"}, .demand = "1"});
+    policy.hook.unavailable_denies = true;
+    Guard guard(equal_nodes(1, 4, gib), policy);
+    CHECK(start(guard, asking("a", licences, 1)) ==
+          "virtguard: refused a: resource.\"licence/acme\".capacity.file could not be read yet");
+    policy.hook.unavailable_denies = false;
+    guard.apply(policy);
+    CHECK(start(guard, asking("a", licences, 1)) == "admitted");
+    policy.readings["/x"] = 0;
+    guard.apply(policy);
+    CHECK(start(guard, asking("b", licences, 1)) ==
+          "virtguard: refused b: licence/acme: needs 1, host has none");
+}
+
 TEST_CASE("what is per node comes from where a guest's memory is bound to, else from any node") {
     Guard guard(equal_nodes(3, 4, gib),
                 declaring(gpus, per_node({{0, {.amount = 2}}, {1, {.amount = 1}}})));
