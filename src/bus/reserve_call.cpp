@@ -55,17 +55,18 @@ Result<> read_dictionary(sd_bus_message* call, const char* name, const char* ent
 }
 
 Result<> read_amounts(sd_bus_message* call, core::ReserveWords& words) {
-    return read_dictionary(call, "resources", "sx", core::max_reserved_parts,
-                           [&](std::string_view key) -> Result<> {
-                               if (key.size() > Methods::max_word)
-                                   return fail(Errc::invalid, "resources: {}: longer than {} bytes",
-                                               quote(key), Methods::max_word);
-                               std::int64_t amount = 0;
-                               if (const int r = sd_bus_message_read(call, "x", &amount); r < 0)
-                                   return failed("resources", r);
-                               words.amounts.emplace(key, amount);
-                               return {};
-                           });
+    return read_dictionary(
+        call, "resources", "sx", core::max_reserved_parts, [&](std::string_view key) -> Result<> {
+            if (key.size() > Methods::max_word)
+                return fail(Errc::invalid, "resources: {}: longer than {} bytes", quote(key),
+                            Methods::max_word);
+            std::int64_t amount = 0;
+            if (const int r = sd_bus_message_read(call, "x", &amount); r < 0)
+                return failed("resources", r);
+            if (!words.amounts.emplace(key, amount).second)
+                return fail(Errc::invalid, "resources: {} is there twice", quote(key));
+            return {};
+        });
 }
 
 Result<> read_text_option(sd_bus_message* call, std::string_view name, std::size_t most,

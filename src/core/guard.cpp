@@ -23,35 +23,37 @@ Guard::Guard(Topology topology, Policy policy)
       policy_questions_(policy_.questions()), questions_(policy_questions_),
       host_(make_host(topology_, policy_)), ledger_(host_) {}
 
-Answer Guard::answer(const Domain& domain, bool with_returning) {
+Answer Guard::answer(const Domain& domain, Instant claimed, bool with_returning) {
     Answer answer;
     answer.demand = make_demand(domain, host_, policy_);
     answer.scheduler = ownership_of(domain, policy_.scheduler).scheduler;
     if (std::string note = note_of(ruling_of(domain, policy_)); !note.empty())
         answer.demand.notes.push_back(std::move(note));
-    const Ledger::Others others(ledger_, domain, answer.scheduler, answer.demand, with_returning);
+    const Ledger::Others others(ledger_, domain, answer.scheduler, answer.demand, claimed,
+                                with_returning);
     answer.decision = decide(domain, answer.demand, ledger_.holdings(), ledger_.held_by_scheduler(),
                              host_, policy_);
     return answer;
 }
 
 Answer Guard::check(const Domain& domain) {
-    return answer(domain, /*with_returning=*/false);
+    return answer(domain, Instant::max(), /*with_returning=*/false);
 }
 
 std::vector<Fit> Guard::advise(const Domain& domain) {
     const Demand demand = make_demand(domain, host_, policy_);
     const std::string scheduler = ownership_of(domain, policy_.scheduler).scheduler;
-    const Ledger::Others others(ledger_, domain, scheduler, demand, /*with_returning=*/false);
+    const Ledger::Others others(ledger_, domain, scheduler, demand, Instant::max(),
+                                /*with_returning=*/false);
     return what_fits(demand, ledger_.holdings(), host_);
 }
 
 std::optional<Answer> Guard::admit(const Domain& domain, Instant when, IfKept if_kept) {
-    Answer given = answer(domain, /*with_returning=*/true);
+    Answer given = answer(domain, when, /*with_returning=*/true);
     if (has_its_place(domain, given.demand, when))
         given.decision.reasons.clear();
     else if (if_kept == IfKept::wait && !given.decision.admitted() && next_return_end() &&
-             answer(domain, /*with_returning=*/false).decision.admitted())
+             answer(domain, when, /*with_returning=*/false).decision.admitted())
         return std::nullopt;
     if (given.decision.admitted() && !is_older(identity_of(domain), when))
         record(domain, GuestState::pending, when, as_held(given.demand, host_));
@@ -154,6 +156,7 @@ void Guard::note_departure(const std::string& identity, Instant when) {
 }
 
 void Guard::reconcile(const Look& look) {
+    const Ledger::Batch batch(ledger_);
     std::set<std::string> seen(look.unreadable.begin(), look.unreadable.end());
     for (const Domain& domain : look.active) {
         seen.insert(identity_of(domain));
@@ -289,10 +292,17 @@ void Guard::set_page_use(const std::vector<PageUse>& use, ForeignPages::Seen see
     account_foreign();
 }
 
-Decision Guard::reserve(const ReservationId& id, Booking booking, IfShort if_short) {
+Result<Decision> Guard::reserve(const ReservationId& id, Booking booking, IfShort if_short) {
     const bool is_of_one_guest = booking.domain.has_value();
     Demand demand = make_demand(booking, host_, policy_);
-    Ledger::Trial trial(ledger_, id, Reservation::of(std::move(booking), host_, policy_));
+    Reservation reservation = Reservation::of(std::move(booking), host_, policy_);
+    std::size_t pieces = reservation.pieces.size();
+    for (const auto& [other, there] : ledger_.reservations())
+        pieces += other == id ? 0 : there.pieces.size();
+    if (pieces > max_pieces_of_reservations)
+        return fail(Errc::limit, "all reservations together are in more than {} parts",
+                    max_pieces_of_reservations);
+    Ledger::Trial trial(ledger_, id, std::move(reservation));
     demand.pieces = trial.added();
     Decision decision = decide_reservation(id.owner, demand, is_of_one_guest, ledger_.holdings(),
                                            ledger_.held_by_scheduler(), host_, policy_);
@@ -364,12 +374,30 @@ void Guard::record(const Domain& domain, GuestState state, Instant when,
     const Guest* known = ledger_.find(identity);
     if (known != nullptr && known->state == state && known->domain == domain)
         return ledger_.confirm(identity, when);
-    Guest guest{.domain = domain, .state = state, .changed = when, .since = when};
+    if (known != nullptr && known->state == state && says_more(*known, domain))
+        return ledger_.confirm(identity, when, domain.facts);
+    Guest guest{.domain = domain, .state = state, .changed = when, .since = when, .claimed = when};
+    if (known != nullptr && (state != GuestState::pending || known->keeps_claim())) {
+        guest.claimed = known->claimed;
+        guest.spent = known->spent;
+    }
     if (known != nullptr && known->state == state)
         guest.since = known->since;
     if (known != nullptr && known->state == GuestState::running && state == GuestState::running)
         guest.residency = known->residency;
     put(std::move(guest), std::move(held));
+}
+
+/// The same domain, with other answers to what reservations ask: each guest is asked anew when one
+/// of them asks more.
+bool Guard::says_more(const Guest& known, const Domain& domain) const {
+    if (!std::ranges::all_of(policy_questions_, [&](const Question& question) {
+            return known.domain.fact(question.key) == domain.fact(question.key);
+        }))
+        return false;
+    Domain as_known = domain;
+    as_known.facts = known.domain.facts;
+    return as_known == known.domain;
 }
 
 void Guard::put(Guest guest, std::optional<Demand> held) {

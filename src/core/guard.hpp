@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/error.hpp"
 #include "base/instant.hpp"
 #include "base/uuid.hpp"
 #include "core/advice.hpp"
@@ -148,8 +149,9 @@ class Guard {
     /// What becomes of space for guests to come that there is too little of.
     enum class IfShort { refuse, book };
     /// Books for a scheduler, in place of what it booked under that name, and decided without that,
-    /// which stays when this is refused. Guests of it that are there draw at once.
-    Decision reserve(const ReservationId& id, Booking booking, IfShort if_short);
+    /// which stays when this is refused. Guests that are there and may draw on it do at once.
+    /// Error: limit.
+    Result<Decision> reserve(const ReservationId& id, Booking booking, IfShort if_short);
     /// Takes up what was booked before, in place of all.
     void reserve(const std::map<ReservationId, Booking>& bookings);
     /// Ends a booking; nothing where there is none. What guests drew from it is theirs.
@@ -169,7 +171,8 @@ class Guard {
     [[nodiscard]] bool is_older(const std::string& identity, Instant when) const;
     [[nodiscard]] bool has_its_place(const Domain& domain, const Demand& demand,
                                      Instant when) const;
-    [[nodiscard]] Answer answer(const Domain& domain, bool with_returning);
+    [[nodiscard]] Answer answer(const Domain& domain, Instant claimed, bool with_returning);
+    [[nodiscard]] bool says_more(const Guest& known, const Domain& domain) const;
     void forget(const std::string& identity, Instant when);
     void note_departure(const std::string& identity, Instant when);
     /// held: the domain's demand where it has just been worked out.

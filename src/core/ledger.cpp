@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <tuple>
 
 #include "base/checked.hpp"
 #include "core/admission.hpp"
@@ -16,34 +17,135 @@ namespace {
 bool take(std::vector<Piece>& there, const std::vector<Piece>& wanted,
           const std::function<bool(std::size_t want, std::size_t from)>& may_take) {
     std::map<int, std::int64_t> room;
-    for (const Piece& piece : there)
+    std::map<Resource, std::vector<int>> of_resource;
+    for (const Piece& piece : there) {
+        of_resource[piece.resource].push_back(static_cast<int>(room.size()));
         room[static_cast<int>(room.size())] = piece.amount;
+    }
     Occupancy taken(room, {});
+    bool is_all = true;
     for (std::size_t want = 0; want < wanted.size(); ++want) {
+        const std::vector<int>& of = of_resource[wanted[want].resource];
+        if (std::ranges::none_of(of, [&](int from) { return taken.room_on(from) > 0; })) {
+            is_all = is_all && wanted[want].amount == 0;
+            continue;
+        }
         IdSet sources;
-        for (std::size_t from = 0; from < there.size(); ++from)
-            if (there[from].resource == wanted[want].resource && may_take(want, from))
-                sources.insert(static_cast<int>(from));
+        for (const int from : of)
+            if (may_take(want, static_cast<std::size_t>(from)))
+                sources.insert(from);
         taken.hold(sources, /*whole=*/false, wanted[want].amount);
     }
     for (int from = 0; Piece & piece : there)
         piece.amount = taken.room_on(from++);
-    return !taken.is_over();
+    return is_all && !taken.is_over();
 }
 
-bool is_for(const Reservation& reservation, const Domain& domain) {
+bool lists(const Reservation& reservation, const Domain& domain) {
+    return reservation.booking && domain.uuid && reservation.booking->uuids.contains(*domain.uuid);
+}
+
+/// Guests that were there before it did without it.
+bool is_for(const Reservation& reservation, const Domain& domain, Instant claimed) {
     if (const auto& booking = reservation.booking) {
-        if (booking->uuids.empty() && booking->match.empty())
+        if (lists(reservation, domain))
             return true;
-        return (domain.uuid && booking->uuids.contains(*domain.uuid)) ||
-               (!booking->match.empty() && domain.fact(reservation.match_key).value != 0);
+        if (claimed < booking->made)
+            return false;
+        return booking->match.empty() ? booking->uuids.empty()
+                                      : domain.fact(reservation.match_key).value != 0;
     }
     return reservation.guest && (*reservation.guest == domain.name ||
                                  (domain.uuid && *reservation.guest == domain.uuid->text()));
 }
 
+/// What of the pieces is left without others, first those alike, then any of the resource; and what
+/// is not.
+std::pair<std::vector<Piece>, std::vector<Piece>> split(std::vector<Piece> pieces,
+                                                        std::vector<Piece> without) {
+    std::vector<Piece> gone;
+    for (const bool alike : {true, false})
+        for (Piece& each : without)
+            for (Piece& piece : pieces) {
+                if (piece.resource != each.resource || (alike && key_of(piece) != key_of(each)))
+                    continue;
+                const std::int64_t amount = std::min(piece.amount, each.amount);
+                piece.amount -= amount;
+                each.amount -= amount;
+                gone.push_back({piece.resource, piece.places, piece.whole, amount});
+            }
+    return {std::move(pieces), std::move(gone)};
+}
+
+/// Pieces that are taken from bit by bit.
+class Store {
+  public:
+    explicit Store(std::vector<Piece> pieces) : pieces_(std::move(pieces)) {
+        std::map<int, std::int64_t> room;
+        for (const Piece& piece : pieces_)
+            room[static_cast<int>(room.size())] = piece.amount;
+        taken_ = Occupancy(room, {});
+    }
+
+    /// As much as can be taken of what is wanted, in its places, whatever was taken before.
+    std::int64_t take(const Piece& wanted) {
+        IdSet sources;
+        for (int from = 0; const Piece& piece : pieces_) {
+            if (piece.resource == wanted.resource && piece.places.intersects(wanted.places))
+                sources.insert(from);
+            ++from;
+        }
+        if (sources.empty() || wanted.amount == 0)
+            return 0;
+        const Int128 before = left();
+        taken_.hold(sources, /*whole=*/false, wanted.amount);
+        return saturate(before - left());
+    }
+
+  private:
+    [[nodiscard]] Int128 left() const {
+        Int128 sum = 0;
+        for (int from = 0; from < static_cast<int>(pieces_.size()); ++from)
+            sum += taken_.room_on(from);
+        return sum;
+    }
+
+    std::vector<Piece> pieces_;
+    Occupancy taken_;
+};
+
+std::int64_t value_of(const Facts& facts, const std::string& key) {
+    const auto fact = facts.find(key);
+    return fact == facts.end() ? 0 : fact->second.value;
+}
+
 std::vector<Piece> merged(std::vector<Piece> pieces) {
     merge_pieces(pieces);
+    return pieces;
+}
+
+using Amounts = std::map<Resource, std::map<PieceClass, Int128>>;
+
+/// Keeps nothing that is 0.
+void change(Amounts& amounts, const Piece& piece, Int128 by) {
+    if (by == 0)
+        return;
+    auto& classes = amounts[piece.resource];
+    const auto at = classes.try_emplace({piece.places, piece.whole}).first;
+    at->second += by;
+    if (at->second == 0)
+        classes.erase(at);
+    if (classes.empty())
+        amounts.erase(piece.resource);
+}
+
+/// What is above 0, in canonical pieces.
+std::vector<Piece> pieces_of(const Amounts& amounts) {
+    std::vector<Piece> pieces;
+    for (const auto& [resource, classes] : amounts)
+        for (const auto& [piece_class, sum] : classes)
+            if (sum > 0)
+                pieces.push_back({resource, piece_class.places, piece_class.whole, saturate(sum)});
     return pieces;
 }
 
@@ -78,23 +180,12 @@ class Exchange {
     }
 
     /// What became more, in canonical pieces.
-    [[nodiscard]] std::vector<Piece> more() const {
-        std::vector<Piece> pieces;
-        for (const auto& [resource, classes] : sums_)
-            for (const auto& [piece_class, sum] : classes)
-                if (sum > 0)
-                    pieces.push_back(
-                        {resource, piece_class.places, piece_class.whole, saturate(sum)});
-        return pieces;
-    }
+    [[nodiscard]] std::vector<Piece> more() const { return pieces_of(sums_); }
 
   private:
-    void add(const Piece& piece, Int128 amount) {
-        if (amount != 0)
-            sums_[piece.resource][{piece.places, piece.whole}] += amount;
-    }
+    void add(const Piece& piece, Int128 amount) { change(sums_, piece, amount); }
 
-    std::map<Resource, std::map<PieceClass, Int128>> sums_;
+    Amounts sums_;
 };
 
 bool has_any_of(const Domain& domain, const std::set<ImageName>& images) {
@@ -209,6 +300,8 @@ Reservation Reservation::of(Booking booking, const Host& host, const Policy& pol
 }
 
 void Reservation::place(const Host& host, const Policy& policy) {
+    if (booking && booking->domain)
+        drop_outdated(booking->domain->facts, policy.questions());
     if (booking)
         pieces = as_held(make_demand(*booking, host, policy), host).pieces;
 }
@@ -243,18 +336,23 @@ void Ledger::count_for_scheduler(const std::string& scheduler, const std::vector
 
 void Ledger::put(Guest guest) {
     const std::string identity = identity_of(guest.domain);
-    Names names = reserved_for(guest);
+    guest.draws_on = drawable(claimant(guest));
     Guest& kept = guests_[identity];
-    names.merge(reserved_for(kept)); // it may have had another name
+    const bool draws_alike = kept.draws_on == guest.draws_on && kept.spent == guest.spent &&
+                             kept.demand.pieces == guest.demand.pieces;
+    const IdSet numbers = kept.draws_on | guest.draws_on; // it may have had another name
+    want(kept, -1);
     account(kept, -1);
     kept = std::move(guest);
     account(kept, 1);
+    want(kept, 1);
     if (kept.state == GuestState::returning)
         returning_.insert(identity);
     else
         returning_.erase(identity);
     changed_.insert(identity);
-    rebook(std::move(names));
+    if (!draws_alike)
+        rebook(numbers);
 }
 
 void Ledger::confirm(const std::string& identity, Instant when) {
@@ -263,6 +361,27 @@ void Ledger::confirm(const std::string& identity, Instant when) {
         return;
     found->second.changed = when;
     found->second.absent = {};
+}
+
+void Ledger::confirm(const std::string& identity, Instant when, Facts facts) {
+    confirm(identity, when);
+    const auto found = guests_.find(identity);
+    if (found == guests_.end())
+        return;
+    Guest& guest = found->second;
+    const Facts known = std::exchange(guest.domain.facts, std::move(facts));
+    if (std::ranges::none_of(matches_, [&](const auto& match) {
+            return value_of(known, match.first) != value_of(guest.domain.facts, match.first);
+        }))
+        return;
+    const IdSet before = guest.draws_on;
+    want(guest, -1);
+    find_draws(guest);
+    want(guest, 1);
+    if (guest.draws_on == before)
+        return;
+    changed_.insert(identity);
+    rebook(before | guest.draws_on);
 }
 
 void Ledger::add_absence(const std::string& identity, Span span) {
@@ -301,43 +420,131 @@ void Ledger::erase(const std::string& identity) {
     const auto found = guests_.find(identity);
     if (found == guests_.end())
         return;
+    want(found->second, -1);
     account(found->second, -1);
     returning_.erase(identity);
     changed_.insert(identity);
-    const Guest gone = std::move(found->second);
+    const IdSet numbers = found->second.draws_on;
     guests_.erase(found);
-    rebook(reserved_for(gone));
+    rebook(numbers);
+}
+
+const std::vector<Piece>& Ledger::booked(const ReservationId& id) const {
+    static const std::vector<Piece> nothing;
+    const auto found = booked_.find(id);
+    return found == booked_.end() ? nothing : found->second;
+}
+
+void Ledger::add(const ReservationId& id, Reservation reservation) {
+    merge_pieces(reservation.pieces);
+    reservation.number = 0;
+    for (const auto& [number, other] : by_number_)
+        if (number == reservation.number)
+            ++reservation.number;
+    by_number_.emplace(reservation.number, id);
+    if (!reservation.match_key.empty())
+        ++matches_[reservation.match_key];
+    reservations_.emplace(id, std::move(reservation));
+}
+
+IdSet Ledger::remove(const ReservationId& id) {
+    const auto found = reservations_.find(id);
+    if (found == reservations_.end())
+        return {};
+    const int number = found->second.number;
+    IdSet others = connected({number});
+    others.erase(number);
+    for (auto& [identity, guest] : guests_) {
+        if (!guest.draws_on.contains(number))
+            continue;
+        want(guest, -1);
+        guest.draws_on.erase(number);
+        want(guest, 1);
+    }
+    account_booked(id, booked(id), -1);
+    booked_.erase(id);
+    by_number_.erase(number);
+    if (const auto match = matches_.find(found->second.match_key);
+        match != matches_.end() && --match->second == 0)
+        matches_.erase(match);
+    reservations_.erase(found);
+    return others;
 }
 
 void Ledger::reserve(const ReservationId& id, Reservation reservation) {
-    merge_pieces(reservation.pieces);
-    Names names = connected({id}, claimants()).names;
-    reservations_[id] = std::move(reservation);
-    rebook(std::move(names));
+    IdSet numbers = remove(id);
+    add(id, std::move(reservation));
+    const int number = reservations_.at(id).number;
+    for (auto& [identity, guest] : guests_) {
+        const Claimant each = claimant(guest);
+        if (!may_draw(each, id))
+            continue;
+        want(guest, -1);
+        guest.draws_on.insert(number);
+        want(guest, 1);
+    }
+    numbers.insert(number);
+    rebook(numbers);
 }
 
 void Ledger::reserve(Reservations reservations) {
     for (const auto& [id, pieces] : booked_)
         account_booked(id, pieces, -1);
     booked_.clear();
-    reservations_ = std::move(reservations);
-    Names names;
-    for (auto& [id, reservation] : reservations_) {
-        merge_pieces(reservation.pieces);
-        names.insert(id);
+    reservations_.clear();
+    by_number_.clear();
+    matches_.clear();
+    IdSet numbers;
+    for (auto& [id, reservation] : reservations) {
+        add(id, std::move(reservation));
+        numbers.insert(reservations_.at(id).number);
     }
-    rebook(std::move(names));
+    wanted_.clear();
+    for (auto& [identity, guest] : guests_) {
+        find_draws(guest);
+        want(guest, 1);
+    }
+    rebook(numbers);
 }
 
 void Ledger::cancel(const ReservationId& id) {
-    if (!reservations_.contains(id))
+    const auto found = reservations_.find(id);
+    if (found == reservations_.end())
         return;
-    Names names = connected({id}, claimants()).names;
-    account_booked(id, booked_.at(id), -1);
-    booked_.erase(id);
-    reservations_.erase(id);
-    names.erase(id);
-    rebook(std::move(names));
+    note_spent(found);
+    rebook(remove(id));
+}
+
+/// Those first that could draw on least else, then the oldest: so that what others draw from other
+/// reservations is neither more nor, as far as that is possible, less.
+void Ledger::note_spent(Reservations::const_iterator ended) {
+    const auto& [id, reservation] = *ended;
+    Store drawn(split(reservation.pieces, booked(id)).first);
+    std::vector<std::pair<const std::string, Guest>*> drawers;
+    for (auto& each : guests_)
+        if (each.second.draws_on.contains(reservation.number))
+            drawers.push_back(&each);
+    std::ranges::sort(drawers, {}, [](const auto* each) {
+        return std::make_tuple(each->second.draws_on.count(), each->second.claimed, each->first);
+    });
+    for (auto* each : drawers) {
+        Guest& guest = each->second;
+        auto [draws, spent] = split(guest.demand.pieces, guest.spent);
+        if (lists(reservation, guest.domain))
+            for (const Piece& piece : spent)
+                (void)drawn.take(piece);
+        std::vector<Piece> more = guest.spent;
+        for (Piece& piece : draws)
+            if (piece.amount = drawn.take(piece); piece.amount > 0)
+                more.push_back(std::move(piece));
+        if (more.size() == guest.spent.size())
+            continue;
+        merge_pieces(more);
+        want(guest, -1);
+        guest.spent = std::move(more);
+        want(guest, 1);
+        changed_.insert(each->first);
+    }
 }
 
 void Ledger::set_foreign(std::vector<Piece> pieces) {
@@ -380,81 +587,131 @@ void Ledger::recompute_storage(const std::set<ImageName>& images, const Host& ho
                                const Policy& policy) {
     Exchange running;
     Exchange others;
-    Names names;
+    IdSet numbers;
     for (auto& [identity, guest] : guests_) {
         if (!has_any_of(guest.domain, images))
             continue;
         const std::vector<Piece> before = guest.held();
+        want(guest, -1);
         count_for_scheduler(guest.scheduler, guest.demand.pieces, -1);
         replace_storage(guest.demand.pieces, guest.domain, host, policy);
         if (guest.bound)
             replace_storage(guest.bound->pieces, guest.domain, host, policy);
         count_for_scheduler(guest.scheduler, guest.demand.pieces, 1);
         (guest.state == GuestState::running ? running : others).replace(before, guest.held());
-        names.merge(reserved_for(guest));
+        want(guest, 1);
+        numbers |= guest.draws_on;
     }
     running.apply_to(holdings_, column_of(GuestState::running));
     others.apply_to(holdings_, column_of(GuestState::pending));
-    rebook(std::move(names));
+    rebook(numbers);
+}
+
+Ledger::Claimant Ledger::claimant(const Guest& guest) {
+    return {.domain = &guest.domain,
+            .scheduler = &guest.scheduler,
+            .pieces = &guest.demand.pieces,
+            .claimed = guest.claimed,
+            .spent = &guest.spent};
 }
 
 bool Ledger::may_draw(const Claimant& claimant, const ReservationId& id) const {
-    const auto found = reservations_.find(id);
-    return found != reservations_.end() &&
-           (!found->second.booking || id.owner == *claimant.scheduler) &&
-           is_for(found->second, *claimant.domain);
+    const Reservation& reservation = reservations_.at(id);
+    return (!reservation.booking || id.owner == *claimant.scheduler) &&
+           is_for(reservation, *claimant.domain, claimant.claimed);
 }
 
-Ledger::Names Ledger::reserved_for(const Claimant& claimant) const {
-    Names names;
-    for (const auto& [id, reservation] : reservations_)
-        if (may_draw(claimant, id))
-            names.insert(id);
-    return names;
-}
-
-Ledger::Names Ledger::reserved_for(const Guest& guest) const {
-    return reserved_for(Claimant{&guest.domain, &guest.scheduler, &guest.demand.pieces});
-}
-
-std::vector<Ledger::Claimant> Ledger::claimants(const std::set<std::string>& without) const {
-    std::vector<Claimant> result;
-    for (const auto& [identity, guest] : guests_)
-        if (!without.contains(identity))
-            result.push_back({&guest.domain, &guest.scheduler, &guest.demand.pieces});
-    return result;
-}
-
-Ledger::Connected Ledger::connected(Names names, std::vector<Claimant> claimants) const {
-    Connected result{.names = std::move(names), .claimants = {}};
-    const auto draws = [&](const Claimant& claimant) {
-        return std::ranges::any_of(result.names,
-                                   [&](const ReservationId& id) { return may_draw(claimant, id); });
+IdSet Ledger::drawable(const Claimant& claimant) const {
+    IdSet numbers;
+    const auto look_at = [&](const std::string& owner) {
+        for (auto at = reservations_.lower_bound({.owner = owner, .name = {}});
+             at != reservations_.end() && at->first.owner == owner; ++at)
+            if (may_draw(claimant, at->first))
+                numbers.insert(at->second.number);
     };
-    for (bool grown = !result.names.empty(); grown;) {
-        const auto more = std::ranges::stable_partition(claimants, std::not_fn(draws));
-        grown = !more.empty();
-        for (const Claimant& claimant : more)
-            result.names.merge(reserved_for(claimant));
-        result.claimants.insert(result.claimants.end(), more.begin(), more.end());
-        claimants.erase(more.begin(), more.end());
-    }
-    return result;
+    look_at("");
+    if (!claimant.scheduler->empty())
+        look_at(*claimant.scheduler);
+    return numbers;
 }
 
-Ledger::Booked Ledger::unclaimed(const Connected& connected) const {
+void Ledger::find_draws(Guest& guest) {
+    guest.draws_on = drawable(claimant(guest));
+}
+
+void Ledger::want(const Claimant& claimant, const IdSet& draws_on, int sign) {
+    const auto count = [&](const IdSet& numbers, const std::vector<Piece>& pieces) {
+        if (numbers.empty())
+            return;
+        Amounts& wanted = wanted_[numbers];
+        for (const Piece& piece : pieces)
+            change(wanted, piece, Int128{sign} * piece.amount);
+        if (wanted.empty())
+            wanted_.erase(numbers);
+    };
+    if (draws_on.empty())
+        return;
+    if (claimant.spent->empty())
+        return count(draws_on, *claimant.pieces);
+    const auto [draws, spent] = split(*claimant.pieces, *claimant.spent);
+    count(draws_on, draws);
+    IdSet listed;
+    for (int number = draws_on.first(); number >= 0; number = draws_on.next(number))
+        if (lists(reservations_.at(by_number_.at(number)), *claimant.domain))
+            listed.insert(number);
+    count(listed, spent);
+}
+
+IdSet Ledger::connected(IdSet numbers) const {
+    for (bool grown = !numbers.empty(); grown;) {
+        grown = false;
+        for (const auto& [draws_on, wanted] : wanted_)
+            if (draws_on.intersects(numbers) && !draws_on.is_subset_of(numbers)) {
+                numbers |= draws_on;
+                grown = true;
+            }
+    }
+    return numbers;
+}
+
+Ledger::Wants Ledger::wants_of(const std::map<int, int>& rank) const {
+    std::map<IdSet, const Amounts*> by_ranks;
+    for (const auto& [draws_on, amounts] : wanted_) {
+        if (!rank.contains(draws_on.first())) // of all or none
+            continue;
+        IdSet ranks;
+        for (int number = draws_on.first(); number >= 0; number = draws_on.next(number))
+            ranks.insert(rank.at(number));
+        by_ranks.emplace(std::move(ranks), &amounts);
+    }
+    Wants wants;
+    for (const auto& [ranks, amounts] : by_ranks) {
+        for (Piece& piece : pieces_of(*amounts))
+            wants.pieces.push_back(std::move(piece));
+        wants.ranks.resize(wants.pieces.size(), ranks);
+    }
+    return wants;
+}
+
+Ledger::Booked Ledger::unclaimed(const IdSet& numbers) const {
     Booked left;
     struct Source {
         const ReservationId* id;
-        int number; ///< of the reservation
+        int rank; ///< of the reservation, by name
         const Piece* piece;
     };
     std::vector<Source> sources;
-    for (int number = 0; const ReservationId& id : connected.names) {
-        left[id];
-        for (const Piece& piece : reservations_.at(id).pieces)
-            sources.push_back({&id, number, &piece});
-        ++number;
+    for (const int number : numbers.ids())
+        left[by_number_.at(number)];
+    std::map<int, int> rank; // by number, which another ledger of the same may give otherwise
+    for (auto& [id, pieces] : left) {
+        const Reservation& reservation = reservations_.at(id);
+        rank.emplace(reservation.number, static_cast<int>(rank.size()));
+        for (const Piece& piece : reservation.pieces)
+            if (sources.size() < std::size_t{IdSet::limit})
+                sources.push_back({&id, rank.at(reservation.number), &piece});
+            else
+                pieces.push_back(piece); // see max_pieces_of_reservations: nobody draws on it
     }
     // A flow fills its places in their order: what is left may lie in as many places as possible.
     std::ranges::stable_sort(sources, {},
@@ -463,62 +720,62 @@ Ledger::Booked Ledger::unclaimed(const Connected& connected) const {
     there.reserve(sources.size());
     for (const Source& source : sources)
         there.push_back(*source.piece);
-    // Many guests are alike in what they draw on and hold.
-    std::map<IdSet, std::vector<Piece>> by_reservations;
-    for (const Claimant& claimant : connected.claimants) {
-        IdSet drawn_on;
-        for (int number = 0; const ReservationId& id : connected.names) {
-            if (may_draw(claimant, id))
-                drawn_on.insert(number);
-            ++number;
-        }
-        std::vector<Piece>& pieces = by_reservations[std::move(drawn_on)];
-        pieces.insert(pieces.end(), claimant.pieces->begin(), claimant.pieces->end());
-    }
-    std::vector<Piece> wanted;
-    std::vector<const IdSet*> by;
-    for (auto& [drawn_on, pieces] : by_reservations) {
-        merge_pieces(pieces);
-        wanted.insert(wanted.end(), pieces.begin(), pieces.end());
-        by.resize(wanted.size(), &drawn_on);
-    }
+    const Wants wants = wants_of(rank);
     // What they cannot draw they take from what is free.
-    (void)take(there, wanted, [&](std::size_t want, std::size_t from) {
-        return by[want]->contains(sources[from].number) &&
-               there[from].places.intersects(wanted[want].places);
+    (void)take(there, wants.pieces, [&](std::size_t want, std::size_t from) {
+        return wants.ranks[want].contains(sources[from].rank) &&
+               there[from].places.intersects(wants.pieces[want].places);
     });
     for (std::size_t i = 0; i < there.size(); ++i)
         left.at(*sources[i].id).push_back(std::move(there[i]));
     return left;
 }
 
-void Ledger::rebook(Names names) {
-    if (names.empty())
+void Ledger::rebook(const IdSet& numbers) {
+    if (batches_ > 0) {
+        unbooked_ |= numbers;
         return;
-    for (auto& [id, left] : unclaimed(connected(std::move(names), claimants()))) {
+    }
+    if (numbers.empty())
+        return;
+    for (auto& [id, left] : unclaimed(connected(numbers))) {
         std::vector<Piece>& booked = booked_[id];
+        if (booked == left)
+            continue;
         account_booked(id, booked, -1);
         booked = std::move(left);
         account_booked(id, booked, 1);
     }
 }
 
+Ledger::Batch::~Batch() {
+    if (--ledger_.batches_ == 0)
+        ledger_.rebook(std::exchange(ledger_.unbooked_, {}));
+}
+
 Ledger::Others::Others(Ledger& ledger, const Domain& domain, const std::string& scheduler,
-                       const Demand& demand, bool with_returning)
+                       const Demand& demand, Instant claimed, bool with_returning)
     : ledger_(ledger) {
     std::set<std::string> gone{identity_of(domain)};
     if (!with_returning)
         gone.insert(ledger.returning_.begin(), ledger.returning_.end());
-    const Claimant start{&domain, &scheduler, &demand.pieces};
-    Names names = ledger.reserved_for(start);
     for (const std::string& identity : gone)
         if (const Guest* guest = ledger.find(identity)) {
             gone_.push_back(guest);
             ledger.account(*guest, -1);
-            names.merge(ledger.reserved_for(*guest));
         }
-    if (!names.empty())
-        draw_anew(std::move(names), start, gone);
+    static const std::vector<Piece> nothing;
+    Claimant start{.domain = &domain,
+                   .scheduler = &scheduler,
+                   .pieces = &demand.pieces,
+                   .claimed = claimed,
+                   .spent = &nothing};
+    const Guest* known = ledger.find(identity_of(domain));
+    if (known != nullptr && known->keeps_claim()) {
+        start.claimed = known->claimed;
+        start.spent = &known->spent;
+    }
+    draw_anew(start);
 }
 
 Ledger::Others::~Others() {
@@ -530,13 +787,25 @@ Ledger::Others::~Others() {
         ledger_.account(*guest, 1);
 }
 
-void Ledger::Others::draw_anew(Names names, const Claimant& start,
-                               const std::set<std::string>& gone) {
-    std::vector<Claimant> claimants = ledger_.claimants(gone);
-    claimants.push_back(start);
-    instead_ = ledger_.unclaimed(ledger_.connected(std::move(names), std::move(claimants)));
+/// What guests want is as it was in the end: it is only asked here.
+void Ledger::Others::draw_anew(const Claimant& start) {
+    const IdSet own = ledger_.drawable(start);
+    IdSet numbers = own;
+    for (const Guest* guest : gone_)
+        numbers |= guest->draws_on;
+    if (numbers.empty())
+        return;
+    for (const Guest* guest : gone_)
+        ledger_.want(*guest, -1);
+    ledger_.want(start, own, 1);
+    instead_ = ledger_.unclaimed(ledger_.connected(std::move(numbers)));
+    ledger_.want(start, own, -1);
+    for (const Guest* guest : gone_)
+        ledger_.want(*guest, 1);
+    std::erase_if(instead_,
+                  [&](const auto& each) { return each.second == ledger_.booked(each.first); });
     for (const auto& [id, pieces] : instead_) {
-        before_[id] = ledger_.booked_.at(id);
+        before_[id] = ledger_.booked(id);
         ledger_.account_booked(id, before_[id], -1);
         ledger_.account_booked(id, pieces, 1);
     }
@@ -546,7 +815,7 @@ Ledger::Trial::Trial(Ledger& ledger, ReservationId id, Reservation reservation)
     : ledger_(ledger), id_(std::move(id)) {
     if (const auto found = ledger.reservations_.find(id_); found != ledger.reservations_.end())
         old_ = found->second;
-    ledger.cancel(id_);
+    ledger.rebook(ledger.remove(id_));
     const Booked before = ledger.booked_;
     ledger.reserve(id_, std::move(reservation));
     Exchange exchange;
@@ -567,7 +836,7 @@ Ledger::Trial::~Trial() {
     if (old_)
         ledger_.reserve(id_, *std::move(old_));
     else
-        ledger_.cancel(id_);
+        ledger_.rebook(ledger_.remove(id_));
 }
 
 } // namespace virtguard::core

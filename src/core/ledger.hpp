@@ -106,16 +106,25 @@ struct Guest {
     GuestState state = GuestState::pending;
     Instant changed{}; ///< when what made it so happened: a hook's exec, a look's beginning
     Instant since{};   ///< when it came into that state, as far as is known
+    /// When the hook of its start was exec'd, or it was first seen. A guest that returns to its
+    /// place keeps it.
+    Instant claimed{};
     /// How long libvirt, while it answered, has not listed the domain.
     Span absent{};
     Demand demand{};       ///< of the domain, with the policy and host of now
     Residency residency{}; ///< what it was seen to occupy, while it runs
     /// The demand's pieces with what is resident bound; nothing where no residency is known.
     std::optional<BoundPieces> bound{};
+    /// What it drew from reservations that have ended: it draws that from no other, but from those
+    /// that list its UUID. By key_of(), no two alike.
+    std::vector<Piece> spent{};
+    IdSet draws_on{}; ///< numbers of the reservations it may draw on; the ledger's
 
     [[nodiscard]] const std::vector<Piece>& held() const {
         return bound ? bound->pieces : demand.pieces;
     }
+    /// A start of it is its return: what is in flight is no guest yet.
+    [[nodiscard]] bool keeps_claim() const { return state != GuestState::pending; }
     /// Works out `bound` for the host of now.
     void bind(const Host& host);
 };
@@ -132,6 +141,7 @@ struct Reservation {
     std::optional<std::string> guest{};
     std::optional<Booking> booking{}; ///< what its owner, a scheduler, asked
     std::string match_key{};          ///< of the booking's question
+    int number = 0;                   ///< the ledger's: no two have the same
 
     /// What a scheduler asked, on a host.
     [[nodiscard]] static Reservation of(Booking booking, const Host& host, const Policy& policy);
@@ -148,9 +158,13 @@ class Ledger {
         const Domain* domain;
         const std::string* scheduler;
         const std::vector<Piece>* pieces;
+        Instant claimed;
+        const std::vector<Piece>* spent;
     };
     using Booked = std::map<ReservationId, std::vector<Piece>>;
-    using Names = std::set<ReservationId>;
+    using Amounts = std::map<Resource, std::map<PieceClass, Int128>>;
+    /// What guests that may draw on the same reservations, by number, hold together.
+    using Wanted = std::map<IdSet, Amounts>;
 
   public:
     explicit Ledger(const Host& host) : holdings_(host) {}
@@ -165,10 +179,8 @@ class Ledger {
     /// Those that stopped a moment ago.
     [[nodiscard]] const std::set<std::string>& returning() const { return returning_; }
     [[nodiscard]] const Reservations& reservations() const { return reservations_; }
-    /// What a reservation has left; some of its amounts may be 0.
-    [[nodiscard]] const std::vector<Piece>& booked(const ReservationId& id) const {
-        return booked_.at(id);
-    }
+    /// What a reservation has left; some of its amounts may be 0. Nothing where there is none.
+    [[nodiscard]] const std::vector<Piece>& booked(const ReservationId& id) const;
     /// Identities of guests that came, went or changed since this was last asked. What is merely
     /// confirmed has not changed.
     [[nodiscard]] std::set<std::string> take_changed() { return std::exchange(changed_, {}); }
@@ -179,6 +191,8 @@ class Ledger {
     void put(Guest guest);
     /// What is known of a guest is known to be true at a later time; nothing where there is none.
     void confirm(const std::string& identity, Instant when);
+    /// The same, and its XML says this of what reservations ask.
+    void confirm(const std::string& identity, Instant when, Facts facts);
     /// libvirt did not list a guest for so much longer; nothing where there is no such guest.
     void add_absence(const std::string& identity, Span span);
     /// Binds what guests, by identity, were seen at a time to occupy to where it lies; nothing for
@@ -190,7 +204,8 @@ class Ledger {
     void reserve(const ReservationId& id, Reservation reservation);
     /// Records many at once, in place of all.
     void reserve(Reservations reservations);
-    /// Forgets a reservation; nothing where there is none.
+    /// Ends a reservation; nothing where there is none. What guests drew from it is theirs, and not
+    /// drawn from another instead.
     void cancel(const ReservationId& id);
     /// Replaces what is foreign.
     void set_foreign(std::vector<Piece> pieces);
@@ -202,19 +217,33 @@ class Ledger {
     void recompute_storage(const std::set<ImageName>& images, const Host& host,
                            const Policy& policy);
 
+    /// While it lives, what reservations have left is not worked out, but once at its end: for many
+    /// changes of guests of which none asks for it.
+    class Batch {
+      public:
+        explicit Batch(Ledger& ledger) : ledger_(ledger) { ++ledger_.batches_; }
+        Batch(const Batch&) = delete;
+        Batch& operator=(const Batch&) = delete;
+        ~Batch();
+
+      private:
+        Ledger& ledger_;
+    };
+
     /// While it lives, holdings() and held_by_scheduler() are what others would hold if a guest
-    /// started: without what it holds itself, and without what it would take from reservations made
-    /// for it; on request also without the places kept for returning guests.
+    /// started (its hook exec'd at `claimed`): without what it holds itself, and without what it
+    /// would take from reservations made for it; on request also without the places kept for
+    /// returning guests.
     class Others {
       public:
         Others(Ledger& ledger, const Domain& domain, const std::string& scheduler,
-               const Demand& demand, bool with_returning);
+               const Demand& demand, Instant claimed, bool with_returning);
         Others(const Others&) = delete;
         Others& operator=(const Others&) = delete;
         ~Others();
 
       private:
-        void draw_anew(Names names, const Claimant& start, const std::set<std::string>& gone);
+        void draw_anew(const Claimant& start);
 
         Ledger& ledger_;
         std::vector<const Guest*> gone_;
@@ -250,24 +279,42 @@ class Ledger {
                              int sign);
     void account_booked(const ReservationId& id, const std::vector<Piece>& pieces, int sign);
 
-    /// Reservations with all who may draw on them, and all that those may draw on in their place.
-    struct Connected {
-        Names names;
-        std::vector<Claimant> claimants;
-    };
+    [[nodiscard]] static Claimant claimant(const Guest& guest);
     [[nodiscard]] bool may_draw(const Claimant& claimant, const ReservationId& id) const;
-    [[nodiscard]] Names reserved_for(const Claimant& claimant) const;
-    [[nodiscard]] Names reserved_for(const Guest& guest) const;
-    [[nodiscard]] std::vector<Claimant> claimants(const std::set<std::string>& without = {}) const;
-    [[nodiscard]] Connected connected(Names names, std::vector<Claimant> claimants) const;
-    /// What the reservations have left.
-    [[nodiscard]] Booked unclaimed(const Connected& connected) const;
+    /// The numbers of the reservations that it may draw on.
+    [[nodiscard]] IdSet drawable(const Claimant& claimant) const;
+    /// Adds (or with sign -1 takes away) what it wants of them.
+    void want(const Claimant& claimant, const IdSet& draws_on, int sign);
+    void want(const Guest& guest, int sign) { want(claimant(guest), guest.draws_on, sign); }
+    /// Works draws_on out anew.
+    void find_draws(Guest& guest);
+    /// With all that guests may draw on in the place of these.
+    [[nodiscard]] IdSet connected(IdSet numbers) const;
+    struct Wants {
+        std::vector<Piece> pieces;
+        std::vector<IdSet> ranks; ///< of what each may draw on
+    };
+    /// Of reservations that are connected(), ranked by number, and by nothing that may differ in
+    /// another ledger of the same.
+    [[nodiscard]] Wants wants_of(const std::map<int, int>& rank) const;
+    /// What reservations that are connected() have left.
+    [[nodiscard]] Booked unclaimed(const IdSet& numbers) const;
     /// Who may draw on these came, changed or went, or what they reserve did.
-    void rebook(Names names);
+    void rebook(const IdSet& numbers);
+    /// Takes up one that is not there.
+    void add(const ReservationId& id, Reservation reservation);
+    /// Forgets one, if it is there. The numbers of those that were connected() to it.
+    IdSet remove(const ReservationId& id);
+    void note_spent(Reservations::const_iterator ended);
 
     Guests guests_;
     Reservations reservations_;
-    Booked booked_; ///< what each reservation has left
+    std::map<int, ReservationId> by_number_;
+    std::map<std::string, int> matches_; ///< how many have each match_key
+    Booked booked_;                      ///< what each reservation has left
+    Wanted wanted_;                      ///< by all guests that may draw on any; nothing that is 0
+    int batches_ = 0;
+    IdSet unbooked_; ///< reservations to rebook at the batch's end
     std::vector<Piece> foreign_;
     std::set<std::string> returning_;
     std::set<std::string> changed_;

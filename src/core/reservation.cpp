@@ -2,6 +2,7 @@
 #include "core/reservation.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "base/checked.hpp"
@@ -67,9 +68,15 @@ Result<std::int64_t> reserved_amount(const Resource& resource, std::int64_t aske
     if (asked <= 0 || asked > max_domain_bytes)
         return fail(Errc::invalid, "{} is not possible: expected above 0, at most {}", asked,
                     format_iec(max_domain_bytes));
-    return resource.kind == Resource::Kind::hugepages
-               ? checked_round_up(asked, resource.page_size).value_or(asked)
-               : asked;
+    if (resource.kind != Resource::Kind::hugepages)
+        return asked;
+    if (!is_page_size(resource.page_size))
+        return fail(Errc::invalid, "{} is the size of no page", format_iec(resource.page_size));
+    const std::int64_t pages = checked_round_up(asked, resource.page_size).value_or(INT64_MAX);
+    if (pages > max_domain_bytes)
+        return fail(Errc::invalid, "{} in whole pages is more than the {} that are possible", asked,
+                    format_iec(max_domain_bytes));
+    return pages;
 }
 
 IdSet places_of(const ReservedPart& part, const Host& host) {
@@ -90,11 +97,23 @@ std::optional<Question> question_of(const Booking& booking) {
                     .namespaces = {}};
 }
 
+std::set<Resource> undeclared(const Booking& booking, const Policy& policy) {
+    std::set<Resource> resources;
+    for (const auto& [part, amount] : booking.amounts)
+        if (part.resource.kind == Resource::Kind::custom &&
+            !policy.resources.contains(part.resource))
+            resources.insert(part.resource);
+    return resources;
+}
+
 Demand make_demand(const Booking& booking, const Host& host, const Policy& policy) {
     if (booking.domain)
         return make_demand(*booking.domain, host, policy);
     Demand demand;
+    const std::set<Resource> unknown = undeclared(booking, policy);
     for (const auto& [part, amount] : booking.amounts) {
+        if (unknown.contains(part.resource))
+            continue;
         IdSet places = places_of(part, host);
         if (places.empty())
             demand.impossible.push_back(lacking(part, amount, host));

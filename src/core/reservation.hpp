@@ -11,6 +11,8 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/idset.hpp"
+#include "base/instant.hpp"
 #include "base/uuid.hpp"
 #include "core/demand.hpp"
 #include "core/domain.hpp"
@@ -23,6 +25,9 @@ namespace virtguard::core {
 
 /// Of the host. Each start asks each of them whether it may draw on it.
 inline constexpr std::size_t max_reservations = 256;
+/// Pieces of all reservations together: what guests draw from is an IdSet of them. Half of what
+/// that can have, as another policy may make more pieces of a domain.
+inline constexpr std::size_t max_pieces_of_reservations = std::size_t{IdSet::limit} / 2;
 /// Bytes of a reservation's name.
 inline constexpr std::size_t max_reservation_name = 64;
 /// Amounts of a reservation, or parts of the domain that stands for them.
@@ -74,16 +79,21 @@ using ReservedAmounts = std::map<ReservedPart, std::int64_t>;
 struct Booking {
     ReservedAmounts amounts{};
     std::optional<Domain> domain{}; ///< what this one would hold, in place of the amounts
-    /// Who may draw on it, of the owner's guests: those of these UUIDs and those that the match is
-    /// true of; without either, all.
+    /// Who may draw on it, of the owner's guests: those of these UUIDs, and of those whose start is
+    /// not older than it those that the match is true of; without either, all of these.
     std::set<Uuid> uuids{};
     std::string match{}; ///< XPath without prefixes, true or false; "": none
+    /// When it was made first under its name; of one from before this boot the beginning of time.
+    Instant made{};
 
     friend bool operator==(const Booking&, const Booking&) = default;
 };
 
 /// What a booking asks of each domain's XML. Bookings of equal matches ask the same.
 [[nodiscard]] std::optional<Question> question_of(const Booking& booking);
+
+/// The custom resources of a booking that the policy does not declare: nothing is booked of them.
+[[nodiscard]] std::set<Resource> undeclared(const Booking& booking, const Policy& policy);
 
 /// What is booked on this host, or why it cannot be.
 [[nodiscard]] Demand make_demand(const Booking& booking, const Host& host, const Policy& policy);

@@ -14,23 +14,23 @@ namespace virtguard::core {
 
 namespace {
 
-void carry_out(RunTime& run_time, const SetOvercommit& order, const Setter& by) {
+void carry_out(RunTime& run_time, const SetOvercommit& order, const Setter& by, Instant) {
     if (order.resource.kind != Resource::Kind::hugepages) // theirs is 1, as it would be without
         run_time.overcommit[order.resource] = {order.ratio, by};
 }
 
-void carry_out(RunTime& run_time, const ResetOvercommit& order, const Setter&) {
+void carry_out(RunTime& run_time, const ResetOvercommit& order, const Setter&, Instant) {
     if (order.resource)
         run_time.overcommit.erase(*order.resource);
     else
         run_time.overcommit.clear();
 }
 
-void carry_out(RunTime& run_time, const SetMode& order, const Setter& by) {
+void carry_out(RunTime& run_time, const SetMode& order, const Setter& by, Instant) {
     run_time.mode = {order.mode, order.message, by};
 }
 
-void carry_out(RunTime& run_time, const ResetMode&, const Setter&) {
+void carry_out(RunTime& run_time, const ResetMode&, const Setter&, Instant) {
     run_time.mode.reset();
 }
 
@@ -41,15 +41,23 @@ std::optional<WallTime> end_of(const Expiry& expiry, WallTime ordered) {
     return end == nullptr ? std::nullopt : std::optional(*end);
 }
 
-void carry_out(RunTime& run_time, const Reserve& order, const Setter& by) {
-    run_time.reservations[order.id] = {order.booking, end_of(order.expiry, by.time), by};
+std::optional<Instant> end_by_boot(const Expiry& expiry, Instant now) {
+    const auto* lifetime = std::get_if<std::chrono::microseconds>(&expiry);
+    return lifetime == nullptr ? std::nullopt : std::optional(now + *lifetime);
 }
 
-void carry_out(RunTime& run_time, const RenewReservation& order, const Setter& by) {
-    run_time.reservations.at(order.id).expiry = end_of(order.expiry, by.time);
+void carry_out(RunTime& run_time, const Reserve& order, const Setter& by, Instant now) {
+    run_time.reservations[order.id] = {order.booking, end_of(order.expiry, by.time), by,
+                                       end_by_boot(order.expiry, now)};
 }
 
-void carry_out(RunTime& run_time, const CancelReservation& order, const Setter&) {
+void carry_out(RunTime& run_time, const RenewReservation& order, const Setter& by, Instant now) {
+    RunTimeReservation& renewed = run_time.reservations.at(order.id);
+    renewed.expiry = end_of(order.expiry, by.time);
+    renewed.end = end_by_boot(order.expiry, now);
+}
+
+void carry_out(RunTime& run_time, const CancelReservation& order, const Setter&, Instant) {
     run_time.reservations.erase(order.id);
 }
 
@@ -110,7 +118,8 @@ Result<Booking> read_booking(const ReserveWords& words) {
         const auto amount = reserved_amount(part->resource, asked);
         if (!amount)
             return context(amount.error(), part->text());
-        booking.amounts[*part] = *amount; // "hugepages-2Mi" has other spellings
+        if (!booking.amounts.emplace(*part, *amount).second) // "hugepages-2048Ki"
+            return fail(Errc::invalid, "{} is there twice", part->text());
     }
     for (const std::string& text : words.uuids) {
         const auto uuid = Uuid::parse(text);
@@ -151,7 +160,7 @@ std::size_t different_matches(const RunTime& run_time) {
 
 Result<> check_order(const RunTime& before, const Reserve& order) {
     RunTime after = before;
-    carry_out(after, order, Setter{});
+    carry_out(after, order, Setter{}, Instant{});
     if (after.reservations.size() > max_reservations)
         return fail(Errc::limit, "there are {} reservations, which is the most", max_reservations);
     if (different_matches(after) > max_matches)
@@ -318,24 +327,38 @@ Result<> check(const RunTime& before, const Order& order) {
     return std::visit([&](const auto& each) { return check_order(before, each); }, order);
 }
 
-std::vector<ReservationId> expired(const RunTime& run_time, WallTime now) {
+std::vector<ReservationId> expired(const RunTime& run_time, const Now& now) {
     std::vector<ReservationId> over;
     for (const auto& [id, each] : run_time.reservations)
-        if (each.expiry && *each.expiry <= now)
+        if (each.end ? *each.end <= now.boot : each.expiry && now.wall && *each.expiry <= *now.wall)
             over.push_back(id);
     return over;
 }
 
-std::optional<WallTime> next_expiry(const RunTime& run_time) {
-    std::optional<WallTime> next;
-    for (const auto& [id, each] : run_time.reservations)
-        if (each.expiry)
-            next = next ? std::min(*next, *each.expiry) : each.expiry;
+std::optional<Span> time_to_expiry(const RunTime& run_time, const Now& now) {
+    constexpr std::chrono::days most{366}; // what is later need not fit into a Span
+    std::optional<Span> next;
+    for (const auto& [id, each] : run_time.reservations) {
+        if (!each.end && !each.expiry)
+            continue;
+        Span left = most;
+        if (each.end)
+            left = *each.end - now.boot;
+        else if (now.wall && *each.expiry - most < *now.wall)
+            left = *each.expiry - *now.wall;
+        next = std::max(Span(0), std::min(left, next.value_or(left)));
+    }
     return next;
 }
 
-RunTime carried_out(RunTime before, const Order& order, const Setter& by) {
-    std::visit([&](const auto& each) { carry_out(before, each, by); }, order);
+void trust_wall_clock(RunTime& run_time, Instant boot, WallTime wall) {
+    for (auto& [id, each] : run_time.reservations)
+        if (const auto end = std::exchange(each.end, std::nullopt))
+            each.expiry = wall + std::chrono::floor<WallTime::duration>(*end - boot);
+}
+
+RunTime carried_out(RunTime before, const Order& order, const Setter& by, Instant now) {
+    std::visit([&](const auto& each) { carry_out(before, each, by, now); }, order);
     return before;
 }
 

@@ -56,6 +56,9 @@ struct RunTimeReservation {
     Booking booking;
     std::optional<WallTime> expiry; ///< nothing: never
     Setter by;
+    /// In place of the expiry, by the clock of this boot, as long as the wall clock is not known to
+    /// be right: of one that lasts for a span.
+    std::optional<Instant> end{};
 
     friend bool operator==(const RunTimeReservation&, const RunTimeReservation&) = default;
 };
@@ -163,16 +166,25 @@ struct ReserveWords {
 /// "overcommit.cpu = 1.5", "overcommit.cpu as in the files"
 [[nodiscard]] std::string order_text(const Order& order);
 
-/// What is set when the order has been carried out. A reservation that is renewed is there.
-[[nodiscard]] RunTime carried_out(RunTime before, const Order& order, const Setter& by);
+/// What is set when the order has been carried out, now. A reservation that is renewed is there.
+[[nodiscard]] RunTime carried_out(RunTime before, const Order& order, const Setter& by,
+                                  Instant now = {});
 
 /// A reservation that is not there, or one too many, keeps an order from being carried out. Errors:
 /// not_found, limit.
 [[nodiscard]] Result<> check(const RunTime& before, const Order& order);
 
+/// The time of now; of day only where that is known to be right.
+struct Now {
+    Instant boot;
+    std::optional<WallTime> wall{};
+};
 /// The reservations whose time is over.
-[[nodiscard]] std::vector<ReservationId> expired(const RunTime& run_time, WallTime now);
-/// When the next one's is; nothing where all last for ever.
-[[nodiscard]] std::optional<WallTime> next_expiry(const RunTime& run_time);
+[[nodiscard]] std::vector<ReservationId> expired(const RunTime& run_time, const Now& now);
+/// How long until the next one's is, not below 0; nothing where all last for ever. What ends at a
+/// time of day that is not known lasts long.
+[[nodiscard]] std::optional<Span> time_to_expiry(const RunTime& run_time, const Now& now);
+/// The wall clock is known to be right: what ends by the clock of this boot ends at a time of day.
+void trust_wall_clock(RunTime& run_time, Instant boot, WallTime wall);
 
 } // namespace virtguard::core

@@ -149,6 +149,8 @@ class Simulation {
     }
 
     Result<> apply(const Reserve& reserve) {
+        if (guard_.ledger().reservations().size() == core::max_pieces_of_reservations)
+            return fail(Errc::limit, "more than {} reservations", core::max_pieces_of_reservations);
         auto pieces = pieces_of(reserve, guard_.host());
         if (!pieces)
             return std::unexpected(pieces.error());

@@ -24,7 +24,7 @@ void log_errors(const std::vector<std::string>& errors) {
 CurrentPolicy::CurrentPolicy(Folders folders, StartPolicy start, FilesThread& files)
     : folders_(std::move(folders)), files_(files), of_files_(std::move(start.policy)),
       only_observes_(start.only_observes), errors_(std::move(start.errors)),
-      run_time_(folders_.state / "run-time", files) {
+      run_time_(folders_.state / "run-time", files, folders_.boot) {
     host::take_in(of_files_, read_at_start(files_, of_files_));
     log_errors(errors_);
     if (has_errors())

@@ -42,15 +42,14 @@ const core::Expiry* expiry_of(const core::Order& order) {
     return renew == nullptr ? nullptr : &renew->expiry;
 }
 
-/// The domain of a booking is asked nothing: it is not there.
-Result<> read_xml(core::Reserve& order) {
-    if (order.xml.empty())
-        return {};
-    ReadDomain read = read_domain(std::exchange(order.xml, {}), {});
-    if (!read.domain)
-        return context(read.domain.error(), "xml");
-    order.booking.domain = *std::move(read.domain);
-    return {};
+std::optional<core::RunTimeReservation> find(const core::RunTime& values,
+                                             const core::ReservationId& id) {
+    const auto found = values.reservations.find(id);
+    return found == values.reservations.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::string name_of(const core::ReservationId& id) {
+    return fmt::format("reservation {} of {}", printable(id.name), printable(id.owner));
 }
 
 } // namespace
@@ -66,6 +65,7 @@ Result<std::unique_ptr<Reservations>> Reservations::create(loop::Loop& loop, cor
         return std::unexpected(timer.error());
     made->timer_ = *std::move(timer);
     made->take_up();
+    made->end_those_over(); // before a start is answered
     return made;
 }
 
@@ -83,12 +83,83 @@ bool Reservations::are_meant_by(const core::Order& order) {
            std::holds_alternative<core::CancelReservation>(order);
 }
 
-// NOLINTNEXTLINE(performance-unnecessary-value-param): the XML in it is let go of
+/// The images of a domain are read first, as for a check.
 void Reservations::carry_out(core::Order order, const core::Setter& by, RunTimeStore::Kept done) {
+    auto* reserve = std::get_if<core::Reserve>(&order);
+    if (reserve != nullptr)
+        if (auto read = read_xml(*reserve); !read)
+            return done(std::move(read));
+    if (reserve == nullptr || storage_ == nullptr || !reserve->booking.domain ||
+        reserve->booking.domain->disks.empty())
+        return decide(std::move(order), by, std::move(done));
+    const std::vector<core::Disk> disks = reserve->booking.domain->disks;
+    storage_->read(disks, StorageWatch::patience,
+                   [this, order = std::move(order), by, done = std::move(done)]() mutable {
+                       decide(std::move(order), by, std::move(done));
+                   });
+}
+
+// NOLINTNEXTLINE(performance-unnecessary-value-param): its booking is completed
+void Reservations::decide(core::Order order, const core::Setter& by, RunTimeStore::Kept done) {
     if (auto applied = apply(order); !applied)
         return done(std::move(applied));
-    store_.set(carried_out(store_.values(), order, by), std::move(done));
+    core::RunTime values = carried_out(store_.values(), order, by, loop::now());
+    if (trusts_clock())
+        core::trust_wall_clock(values, loop::now(), loop::wall_time());
+    if (const auto* reserve = std::get_if<core::Reserve>(&order)) {
+        auto before = find(store_.values(), reserve->id);
+        done = or_undone(reserve->id, values.reservations.at(reserve->id), std::move(before),
+                         std::move(done));
+    }
     log(Level::notice, "run time: {}, by {}", core::order_text(order), core::user_text(by));
+    store_.set(std::move(values), std::move(done));
+    arm();
+    changed_();
+}
+
+/// The domain of a booking is asked what the policy asks, as what is custom is among that.
+Result<> Reservations::read_xml(core::Reserve& order) const {
+    if (order.xml.empty())
+        return {};
+    ReadDomain read = read_domain(std::exchange(order.xml, {}), guard_.policy().questions());
+    if (!read.domain)
+        return context(read.domain.error(), "xml");
+    order.booking.domain = *std::move(read.domain);
+    return {};
+}
+
+/// Who is told that it is not reserved need not find it reserved.
+RunTimeStore::Kept Reservations::or_undone(core::ReservationId id, core::RunTimeReservation made,
+                                           std::optional<core::RunTimeReservation> before,
+                                           RunTimeStore::Kept done) {
+    return [this, id = std::move(id), made = std::move(made), before = std::move(before),
+            done = std::move(done)](Result<> kept) mutable {
+        if (kept)
+            return done(std::move(kept));
+        std::string_view why = kept.error().what;
+        if (why.starts_with(RunTimeStore::not_kept))
+            why.remove_prefix(RunTimeStore::not_kept.size());
+        auto failed = fail(kept.error().code, "not reserved: {}", why);
+        undo(id, made, before);
+        done(std::move(failed));
+    };
+}
+
+/// Unless it was replaced, renewed or ended since.
+void Reservations::undo(const core::ReservationId& id, const core::RunTimeReservation& made,
+                        const std::optional<core::RunTimeReservation>& before) {
+    core::RunTime values = store_.values();
+    if (find(values, id) != made)
+        return;
+    if (before) {
+        (void)guard_.reserve(id, before->booking, core::Guard::IfShort::book);
+        values.reservations[id] = *before;
+    } else {
+        guard_.cancel(id);
+        values.reservations.erase(id);
+    }
+    log(Level::notice, "run time: {} is as it was before, as it could not be kept", name_of(id));
+    store_.set(std::move(values), [](const Result<>&) {});
     arm();
     changed_();
 }
@@ -108,8 +179,8 @@ Result<> Reservations::apply(core::Order& order) {
 }
 
 Result<> Reservations::book(core::Reserve& order) {
-    if (auto read = read_xml(order); !read)
-        return read;
+    const auto before = find(store_.values(), order.id);
+    order.booking.made = before ? before->booking.made : loop::now();
     if (auto checked = core::check(order.booking); !checked)
         return checked;
     for (const auto& [part, amount] : order.booking.amounts)
@@ -119,13 +190,14 @@ Result<> Reservations::book(core::Reserve& order) {
         if (auto checked = domxml::check_question(*question); !checked)
             return fail(Errc::invalid, "match: {}", checked.error().what);
     using IfShort = core::Guard::IfShort;
-    const core::Decision decision =
+    const auto decision =
         guard_.reserve(order.id, order.booking, order.force ? IfShort::book : IfShort::refuse);
-    if (!decision.admitted() && !order.force)
-        return fail(Errc::refused, "{}", core::refusing_text(decision));
-    for (const core::Reason& reason : decision.reasons)
-        log(Level::warning, "reservation {} of {} is made although {}", printable(order.id.name),
-            printable(order.id.owner), one_line(reason.text));
+    if (!decision)
+        return std::unexpected(decision.error());
+    if (!decision->admitted() && !order.force)
+        return fail(Errc::refused, "{}", core::refusing_text(*decision));
+    for (const core::Reason& reason : decision->reasons)
+        log(Level::warning, "{} is made although {}", name_of(order.id), one_line(reason.text));
     return {};
 }
 
@@ -136,32 +208,43 @@ bool Reservations::trusts_clock() {
 
 void Reservations::end_those_over() {
     core::RunTime values = store_.values();
-    const std::vector<core::ReservationId> over = trusts_clock()
-                                                      ? core::expired(values, loop::wall_time())
-                                                      : std::vector<core::ReservationId>{};
+    core::Now now{.boot = loop::now()};
+    if (trusts_clock()) {
+        now.wall = loop::wall_time();
+        core::trust_wall_clock(values, now.boot, *now.wall);
+    }
+    const std::vector<core::ReservationId> over = core::expired(values, now);
     for (const core::ReservationId& id : over) {
-        log(Level::notice, "run time: reservation {} of {} has expired; what was left of it: {}",
-            printable(id.name), printable(id.owner),
+        log(Level::notice, "run time: {} has expired; what was left of it: {}", name_of(id),
             left_text(guard_.ledger().booked(id), guard_.host()));
         guard_.cancel(id);
         values.reservations.erase(id);
     }
-    if (!over.empty()) {
+    if (values != store_.values()) {
+        changed_(); // first: what guests drew from them is known before they are gone
         store_.set(std::move(values), [](const Result<>&) {}); // else the next daemon ends them
-        changed_();
     }
     arm();
 }
 
 void Reservations::arm() {
-    const auto next = core::next_expiry(store_.values());
+    core::Now now{.boot = loop::now()};
+    if (trusts_clock())
+        now.wall = loop::wall_time();
+    const auto next = core::time_to_expiry(store_.values(), now);
     if (!next)
         return timer_->disarm();
-    std::chrono::nanoseconds wait = longest_wait;
-    if (trusts_clock())
-        wait = std::clamp<std::chrono::nanoseconds>(*next - std::min(*next, loop::wall_time()),
-                                                    std::chrono::nanoseconds(0), longest_wait);
-    timer_->arm_after(wait);
+    timer_->arm_after(std::min<std::chrono::nanoseconds>(*next, longest_wait));
+}
+
+std::vector<std::string> Reservations::problems() const {
+    std::vector<std::string> problems;
+    for (const auto& [id, each] : store_.values().reservations)
+        for (const core::Resource& resource : core::undeclared(each.booking, guard_.policy()))
+            problems.push_back(
+                fmt::format("{}: nothing is booked of {}, which the policy does not declare",
+                            name_of(id), resource.name()));
+    return problems;
 }
 
 } // namespace virtguard::daemon

@@ -11,7 +11,6 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "state/file.hpp"
-#include "json/run_time.hpp"
 
 namespace virtguard::daemon {
 
@@ -69,12 +68,12 @@ void take_names(core::RunTime& values, const Names& names) {
             setter->user = known->second;
 }
 
-Result<core::RunTime> read_values(const std::filesystem::path& file) {
+Result<json::ReadRunTime> read_values(const std::filesystem::path& file, std::string_view boot) {
     const auto text = state::read(file, max_file_bytes);
     if (text)
-        return json::parse_run_time(*text);
+        return json::parse_run_time(*text, boot);
     if (text.error().code == Errc::not_found)
-        return core::RunTime{};
+        return json::ReadRunTime{};
     return std::unexpected(text.error());
 }
 
@@ -93,9 +92,9 @@ core::Setter setter_now(std::uint32_t user) {
     return {.time = loop::wall_time(), .uid = user, .user = user == 0 ? "root" : ""};
 }
 
-RunTimeStore::RunTimeStore(std::filesystem::path file, FilesThread& files)
-    : file_(std::move(file)), files_(files) {
-    take_in(read_values(file_));
+RunTimeStore::RunTimeStore(std::filesystem::path file, FilesThread& files, std::string boot)
+    : file_(std::move(file)), files_(files), boot_(std::move(boot)) {
+    take_in(read_values(file_, boot_));
 }
 
 Result<> RunTimeStore::watch(loop::Loop& loop, std::function<void()> changed,
@@ -126,11 +125,16 @@ Result<> RunTimeStore::watch(loop::Loop& loop, std::function<void()> changed,
 }
 
 /// A file that another reading may find good stays where it is.
-void RunTimeStore::take_in(Result<core::RunTime> read) {
+void RunTimeStore::take_in(Result<json::ReadRunTime> read) {
     is_unread_ = !read && read.error().code != Errc::invalid && read.error().code != Errc::limit;
     if (read) {
-        values_ = merged(*std::move(read), std::move(values_));
-        problem_.clear();
+        values_ = merged(std::move(read->values), std::move(values_));
+        for (const std::string& dropped : read->dropped)
+            log(Level::error, "run time: {}; it is left out", one_line(dropped));
+        problem_ = read->dropped.empty()
+                       ? ""
+                       : fmt::format("{} reservations are left out, such as {}",
+                                     read->dropped.size(), one_line(read->dropped.front()));
         return;
     }
     problem_ = fmt::format("{}; what was set at run time is {}", read.error().what,
@@ -155,13 +159,13 @@ void RunTimeStore::write() {
     underway_ = std::exchange(waiting_, {});
     const bool reads = is_unread_;
     is_unwritten_ = reads; // else all of it is on its way
-    is_writing_ = files_.run([file = file_, values = values_, mail = mail_, reads] {
+    is_writing_ = files_.run([file = file_, values = values_, mail = mail_, boot = boot_, reads] {
         Letter letter;
         if (reads)
-            letter.read = read_values(file);
+            letter.read = read_values(file, boot);
         else
             letter.written =
-                state::write(file, json::run_time_document(values), Durability::durable);
+                state::write(file, json::run_time_document(values, boot), Durability::durable);
         if (mail) // it has room for more than the one write that is under way
             (void)mail->push(std::move(letter));
     });
@@ -187,7 +191,7 @@ void RunTimeStore::note(const Names& names) {
         write();
 }
 
-void RunTimeStore::note_read(Result<core::RunTime> read) {
+void RunTimeStore::note_read(Result<json::ReadRunTime> read) {
     is_writing_ = false;
     take_in(std::move(read));
     if (is_unread_)
@@ -227,8 +231,7 @@ void RunTimeStore::tell(const Result<>& done) {
     else if (retry_)
         retry_->arm_after(backoff_.next());
     for (Kept& kept : told)
-        kept(done ? Result<>{}
-                  : fail(done.error().code, "set, but not kept: {}", done.error().what));
+        kept(done ? Result<>{} : fail(done.error().code, "{}{}", not_kept, done.error().what));
 }
 
 /// Only when all is on the disk: it may wait for a server. Each user is looked for once.

@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
@@ -19,6 +20,7 @@
 #include "loop/loop.hpp"
 #include "loop/mailbox.hpp"
 #include "virt/backoff.hpp"
+#include "json/run_time.hpp"
 
 namespace virtguard::daemon {
 
@@ -29,12 +31,15 @@ namespace virtguard::daemon {
 /// storage hangs, what comes in waits for one more write.
 class RunTimeStore {
   public:
-    /// Runs when what was set is on the disk, or with why it is not (io, unavailable); set it is.
+    /// Leads what an error says: set it is.
+    static constexpr std::string_view not_kept = "set, but not kept: ";
+    /// Runs when what was set is on the disk, or with why it is not (io, unavailable).
     using Kept = std::move_only_function<void(Result<>)>;
 
     /// Reads the file, which is waited for. One that is damaged is set aside, and nothing is set
-    /// then. One that cannot be read now is left alone, and tried again until it can.
-    RunTimeStore(std::filesystem::path file, FilesThread& files);
+    /// then; a reservation that cannot be is left out. One that cannot be read now is left alone,
+    /// and tried again until it can. `boot` tells this boot of the host from others.
+    RunTimeStore(std::filesystem::path file, FilesThread& files, std::string boot = {});
     RunTimeStore(const RunTimeStore&) = delete;
     RunTimeStore& operator=(const RunTimeStore&) = delete;
     /// What is set and nobody was told of yet, the next daemon may know or not.
@@ -57,22 +62,23 @@ class RunTimeStore {
     /// What the files thread has done: one of the three.
     struct Letter {
         Result<> written{};
-        std::optional<Result<core::RunTime>> read{};
+        std::optional<Result<json::ReadRunTime>> read{};
         Names names{};
     };
     using Mail = loop::Mailbox<Letter>;
 
-    void take_in(Result<core::RunTime> read);
+    void take_in(Result<json::ReadRunTime> read);
     void write();
     void note(Letter letter);
     void note(const Names& names);
-    void note_read(Result<core::RunTime> read);
+    void note_read(Result<json::ReadRunTime> read);
     void note_written(const Result<>& written);
     void tell(const Result<>& done);
     void find_names();
 
     std::filesystem::path file_;
     FilesThread& files_;
+    std::string boot_;
     core::RunTime values_;
     std::string problem_;
     std::vector<Kept> waiting_;  ///< for a write that has not begun

@@ -75,6 +75,7 @@ Result<> Service::watch(loop::Loop& loop) {
         return std::unexpected(storage.error());
     storage_ = *std::move(storage);
     starts_.set_storage(*storage_);
+    reservations_->set_storage(*storage_);
     auto machine = MachineWatch::create(
         loop, files_, guard_, pages_, *storage_, options_.root, options_.machine_interval,
         {.changed = [this] { note_over_capacity(); },
@@ -88,14 +89,18 @@ Result<> Service::watch(loop::Loop& loop) {
 
 Service::Service(ServiceOptions options, core::Topology topology, StartPolicy policy,
                  FilesThread& files)
-    : options_(std::move(options)), files_(files),
-      policy_({.policy = options_.policy_folder, .state = options_.state_folder}, std::move(policy),
-              files),
+    : options_(std::move(options)), files_(files), policy_({.policy = options_.policy_folder,
+                                                            .state = options_.state_folder,
+                                                            .boot = read_boot_id(options_.root)},
+                                                           std::move(policy), files),
       guard_(std::move(topology), policy_.in_force()),
       pages_(guard_, options_.live_topology ? std::optional(options_.root) : std::nullopt,
              [this] { note_change(); }),
       store_(options_.run_folder / "guests", read_boot_id(options_.root)),
       starts_(guard_, pages_, history_, [this] { save(); }) {
+    starts_.set_capacities([this](std::chrono::nanoseconds at_most, StorageWatch::Then then) {
+        policy_.read_capacities(at_most, std::move(then));
+    });
     restore(guard_, store_, options_.root);
     store_.save(guard_);
     pages_.read_again();
@@ -156,6 +161,7 @@ void Service::carry_out(const core::Order& order, std::uint32_t user, RunTimeSto
 }
 
 void Service::reservations_changed() {
+    store_.save(guard_);  // what guests drew from one that has ended they draw from no other
     note_over_capacity(); // one may be forced
     if (on_questions_)
         on_questions_();
@@ -336,6 +342,9 @@ std::vector<std::string> Service::problems() const {
     if (const std::size_t guests = guard_.unasked_guests(); guests > 0)
         problems.push_back(fmt::format(
             "policy: {} of the guests were not asked yet what it asks of their XML", guests));
+    if (reservations_)
+        for (std::string& problem : reservations_->problems())
+            problems.push_back(std::move(problem));
     if (!store_.problem().empty())
         problems.push_back("guests: " + store_.problem());
     return problems;

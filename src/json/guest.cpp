@@ -86,6 +86,27 @@ MemoryPart read_part(const Json& json) {
             .bound_to = read_set(json.at("bound_to"))};
 }
 
+Json pieces_json(const std::vector<core::Piece>& pieces) {
+    Json json = Json::array();
+    for (const core::Piece& piece : pieces)
+        json.push_back({{"resource", piece.resource.name()},
+                        {"places", piece.places.text()},
+                        {"whole", piece.whole},
+                        {"amount", piece.amount}});
+    return json;
+}
+
+std::vector<core::Piece> read_pieces(const Json& json) {
+    std::vector<core::Piece> pieces;
+    for (const Json& piece : require_array(json))
+        pieces.push_back({.resource = read_resource(piece.at("resource").get<std::string>()),
+                          .places = require(IdSet::parse(piece.at("places").get<std::string>())),
+                          .whole = piece.at("whole").get<bool>(),
+                          .amount = read_amount(piece.at("amount"))});
+    core::merge_pieces(pieces);
+    return pieces;
+}
+
 core::Disk read_disk(const Json& json) {
     return {.image = {.path = json.at("path").get<std::string>(),
                       .format = json.at("format").get<std::string>()},
@@ -194,7 +215,9 @@ std::string guest_document(const core::Guest& guest, const core::Images& images)
                     {"state", core::state_name(guest.state)},
                     {"changed", guest.changed.time_since_epoch().count()},
                     {"since", guest.since.time_since_epoch().count()},
-                    {"absent", guest.absent.count()}};
+                    {"claimed", guest.claimed.time_since_epoch().count()},
+                    {"absent", guest.absent.count()},
+                    {"spent", pieces_json(guest.spent)}};
     return json.dump(/*indent=*/-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }
 
@@ -208,7 +231,12 @@ Result<KeptGuest> parse_guest(std::string_view document) {
                          .state = read_state(json.at("state")),
                          .changed = changed,
                          .since = since,
-                         .absent = Span{read_amount(json.at("absent"))}},
+                         .claimed = json.contains("claimed")
+                                        ? Instant{Span{read_amount(json.at("claimed"))}}
+                                        : since,
+                         .absent = Span{read_amount(json.at("absent"))},
+                         .spent = json.contains("spent") ? read_pieces(json.at("spent"))
+                                                         : std::vector<core::Piece>{}},
                         {}};
         if (json.contains("images"))
             guest.images = read_images(json.at("images"));

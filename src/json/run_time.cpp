@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/text.hpp"
 #include "json/values.hpp"
 
 namespace virtguard::json {
@@ -144,6 +145,9 @@ Json reservation_json(const core::ReservationId& id, const core::RunTimeReservat
               {"by", setter_json(made.by)}};
     if (made.booking.domain)
         json["domain"] = domain_json(*made.booking.domain);
+    json["made_ns"] = made.booking.made.time_since_epoch().count();
+    if (made.end)
+        json["end_ns"] = made.end->time_since_epoch().count();
     add_expiry(json, made.expiry ? core::Expiry(*made.expiry) : core::Never{});
     return json;
 }
@@ -151,14 +155,42 @@ Json reservation_json(const core::ReservationId& id, const core::RunTimeReservat
 /// What stands for a domain that was read already.
 constexpr const char* any_xml = "<domain/>";
 
-core::RunTime with_reservation(core::RunTime run_time, const Json& json) {
+/// The boot clock of another boot says nothing: what was made then is older than all guests of now.
+core::RunTime with_reservation(core::RunTime run_time, const Json& json, bool is_of_this_boot) {
     core::ReserveWords words = read_words(json);
     if (json.contains("domain"))
         words.xml = any_xml;
     core::Order order = require(core::read_reserve(std::move(words)));
     if (json.contains("domain"))
         std::get<core::Reserve>(order).booking.domain = read_domain(json.at("domain"));
-    return carried_out(std::move(run_time), order, read_setter(json.at("by")));
+    const core::ReservationId id = std::get<core::Reserve>(order).id;
+    run_time = carried_out(std::move(run_time), order, read_setter(json.at("by")));
+    if (!is_of_this_boot)
+        return run_time;
+    core::RunTimeReservation& made = run_time.reservations.at(id);
+    made.booking.made = Instant{Span{read_amount(json.at("made_ns"))}};
+    if (json.contains("end_ns"))
+        made.end = Instant{Span{read_amount(json.at("end_ns"))}};
+    return run_time;
+}
+
+std::string text_of(const Json& json, const char* name) {
+    return json.is_object() && json.contains(name) && json.at(name).is_string()
+               ? json.at(name).get<std::string>()
+               : "?";
+}
+
+/// One that cannot be is left out; the others stand.
+void read_reservations(const Json& json, bool is_of_this_boot, ReadRunTime& read) {
+    for (const Json& made : require_array(json)) {
+        try {
+            read.values = with_reservation(read.values, made, is_of_this_boot);
+        } catch (const Json::exception& error) {
+            read.dropped.push_back(fmt::format("reservation {} of {}: {}",
+                                               printable(text_of(made, "name")),
+                                               printable(text_of(made, "owner")), error.what()));
+        }
+    }
 }
 
 core::Order read_order(const Json& json) {
@@ -181,8 +213,8 @@ core::Order read_order(const Json& json) {
 
 } // namespace
 
-std::string run_time_document(const core::RunTime& run_time) {
-    Json json{{"overcommit", Json::object()}};
+std::string run_time_document(const core::RunTime& run_time, std::string_view boot) {
+    Json json{{"boot", boot}, {"overcommit", Json::object()}};
     for (const auto& [resource, set] : run_time.overcommit)
         json["overcommit"][resource.name()] = {{"ratio", set.ratio.text()},
                                                {"by", setter_json(set.by)}};
@@ -195,9 +227,10 @@ std::string run_time_document(const core::RunTime& run_time) {
     return dump(json);
 }
 
-Result<core::RunTime> parse_run_time(std::string_view document) {
-    return parse<core::RunTime>("what is set at run time", document, [](const Json& json) {
-        core::RunTime run_time;
+Result<ReadRunTime> parse_run_time(std::string_view document, std::string_view boot) {
+    return parse<ReadRunTime>("what is set at run time", document, [&](const Json& json) {
+        ReadRunTime read;
+        core::RunTime& run_time = read.values;
         for (const auto& [name, set] : require_object(json.at("overcommit")).items()) {
             const auto order =
                 require(core::read_set_overcommit(name, set.at("ratio").get<std::string>()));
@@ -210,9 +243,9 @@ Result<core::RunTime> parse_run_time(std::string_view document) {
             run_time = carried_out(std::move(run_time), order, read_setter(set.at("by")));
         }
         if (json.contains("reservations")) // daemons before this one did not write them
-            for (const Json& made : require_array(json.at("reservations")))
-                run_time = with_reservation(std::move(run_time), made);
-        return run_time;
+            read_reservations(json.at("reservations"),
+                              json.contains("boot") && json.at("boot") == boot, read);
+        return read;
     });
 }
 

@@ -5,15 +5,22 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.hpp"
 #include "core/run_time.hpp"
 
 namespace virtguard::json {
 
-[[nodiscard]] std::string run_time_document(const core::RunTime& run_time);
+/// `boot` tells this boot of the host, whose clock some of it is by, from others.
+[[nodiscard]] std::string run_time_document(const core::RunTime& run_time, std::string_view boot);
+
+struct ReadRunTime {
+    core::RunTime values{};
+    std::vector<std::string> dropped{}; ///< reservations that cannot be, and why, a line each
+};
 /// Errors: invalid.
-[[nodiscard]] Result<core::RunTime> parse_run_time(std::string_view document);
+[[nodiscard]] Result<ReadRunTime> parse_run_time(std::string_view document, std::string_view boot);
 
 [[nodiscard]] std::string order_document(const core::Order& order);
 /// Errors: invalid, with what was expected.

@@ -42,6 +42,7 @@ struct Shape {
     int pus_per_node = 64;
     int guests = 10'000;
     int sets = 100;
+    bool reserves = false; ///< also with all the reservations that there may be
 };
 
 constexpr double full = 0.998;
@@ -208,6 +209,30 @@ class Crowd {
         return domain;
     }
 
+    /// A little memory of the host and of a node, every other time for guests that are there, too.
+    void reserve(std::size_t number) {
+        const int node = static_cast<int>(number) % shape_.nodes;
+        Booking booking{.amounts = {{{Resource::memory(), std::nullopt}, mib},
+                                    {{Resource::memory(), node}, mib}},
+                        .made = number % 2 == 0 ? Instant{} : Instant{std::chrono::hours(1)}};
+        (void)guard_->reserve({"default-scheduler", fmt::format("r{}", number)}, std::move(booking),
+                              Guard::IfShort::book);
+    }
+
+    /// The microseconds of one look that finds all guests as they are known, or all with other
+    /// answers to what reservations ask.
+    double look(std::int64_t answer) {
+        now_ += std::chrono::seconds(1);
+        Look seen{.began = now_};
+        for (const auto& [identity, guest] : guard_->ledger().guests()) {
+            seen.active.push_back(guest.domain);
+            seen.active.back().facts["reservation.match true()"].value = answer;
+        }
+        const auto begin = Clock::now();
+        guard_->reconcile(seen);
+        return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+    }
+
     std::size_t guests() const { return guard_->ledger().guests().size(); }
     double fullness() const {
         const Figures host = guard_->report().host;
@@ -253,6 +278,26 @@ void print(const char* what, Series& series) {
                series.all.size());
 }
 
+/// Starts and looks with as many reservations as there may be, which all guests may draw on.
+void measure_reserved(Crowd& crowd) {
+    Series reserved;
+    for (std::size_t number = 0; number < max_reservations; ++number) {
+        const auto begin = Clock::now();
+        crowd.reserve(number);
+        reserved.all.push_back(
+            std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
+    }
+    Series started;
+    for (int i = 0; i < 2'000; ++i)
+        started.all.push_back(crowd.time(crowd.next_guest(1, mib)).microseconds);
+    Series looked;
+    for (int i = 0; i < 10; ++i)
+        looked.all.push_back(crowd.look(/*answer=*/i % 2));
+    print(fmt::format("  {} reserve", max_reservations).c_str(), reserved);
+    print("  a start with them", started);
+    print("  a look with them", looked);
+}
+
 /// The median of admissions, to compare.
 double measure(const Shape& shape, unsigned seed) {
     const auto before = ::mallinfo2().uordblks;
@@ -277,6 +322,8 @@ double measure(const Shape& shape, unsigned seed) {
     print("refused, first time", refused);
     print("refused again", refused_again);
     const double median = admitted.quantile(0.5);
+    if (shape.reserves)
+        measure_reserved(crowd);
     crowd.run_all();
     Series first{{crowd.round(1)}};
     print("first residency", first);
@@ -360,7 +407,7 @@ void measure_hostile(const Shape& shape, unsigned seed) {
 
 void measure_crowds(unsigned seed) {
     const double small = measure({.guests = 1'000, .sets = 100}, seed);
-    const double large = measure({.guests = 10'000, .sets = 100}, seed);
+    const double large = measure({.guests = 10'000, .sets = 100, .reserves = true}, seed);
     fmt::print("  ratio of the medians, 10,000 guests to 1,000: {:.2f}\n", large / small);
     for (const int sets : {1'000, 4'000})
         (void)measure({.sets = sets}, seed);

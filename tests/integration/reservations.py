@@ -82,13 +82,26 @@ class Reservations(unittest.TestCase):
         self.order("renew", "cortex", "spot", "--expires", "2h")
         self.assertIn("UTC", lab.ctl("reservation").out)
 
-    def test_a_guest_that_runs_is_asked_whether_it_matches(self):
+    def test_a_guest_draws_that_matches_and_is_no_older(self):
         self.define("titled", "cortex", more="<title>big</title>")
+        match = ("memory=70Mi", "--match", "boolean(/domain/title[.='big'])")
         self.starts("titled")
-        self.order("add", "cortex", "spot", "memory=100Mi", "--match", "boolean(/domain/title[.='big'])")
-        lab.wait_until(lambda: self.booked() == {"spot": 100 - GUEST_MIB}, "it draws")
+        self.order("add", "cortex", "spot", *match)
+        self.assertEqual(self.booked(), {"spot": 70})  # it was there before
+        self.host.virsh("destroy", "titled")
         self.starts("own")  # from what is free
-        self.assertEqual(self.booked(), {"spot": 100 - GUEST_MIB})
+        self.assertEqual(self.booked(), {"spot": 70})
+        self.starts("titled")
+        self.assertEqual(self.booked(), {"spot": 70 - GUEST_MIB})
+
+    def test_of_two_guests_that_have_their_reservations_one_ends(self):
+        self.order("add", "cortex", "web-7", f"memory={GUEST_MIB}Mi")
+        self.starts("own")
+        self.order("add", "cortex", "spot", f"memory={GUEST_MIB}Mi")
+        self.order("cancel", "cortex", "web-7")
+        self.assertEqual(self.booked(), {"spot": GUEST_MIB})
+        self.kill_daemon()
+        self.assertEqual(self.booked(), {"spot": GUEST_MIB})
 
     def test_a_domain_stands_for_amounts(self):
         xml = lab.domain_xml("planned", memory_mib=100)

@@ -68,13 +68,14 @@ std::optional<std::string> booked_for(const Domain& domain, int shape) {
 }
 
 /// For all of the default scheduler's guests, or for one.
-Booking booking_like(const Domain& domain, int shape) {
+Booking booking_like(const Domain& domain, int shape, Instant made) {
     Booking booking{.domain = domain};
     if (shape % 3 == 0)
         booking = {
             .amounts = {{{memory, shape % 2}, (1 + shape % 5) * gib}, {{cpu, {}}, 1 + shape % 4}}};
     if (shape % 2 == 0)
         booking.uuids = {*domain.uuid};
+    booking.made = made;
     return booking;
 }
 
@@ -122,8 +123,10 @@ void happen(Guard& guard, const Event& event, Instant now) {
                             now);
         break;
     case 9:
-        (void)guard.reserve(booking_id(event.shape), booking_like(domain, event.shape),
-                            event.shape % 5 == 0 ? Guard::IfShort::book : Guard::IfShort::refuse);
+        (void)guard.reserve(
+            booking_id(event.shape),
+            booking_like(domain, event.shape, event.shape % 3 == 0 ? Instant{} : now),
+            event.shape % 5 == 0 ? Guard::IfShort::book : Guard::IfShort::refuse);
         break;
     case 10:
         guard.cancel(booking_id(event.shape));
@@ -140,14 +143,37 @@ rc::Gen<std::vector<Event>> events(int kinds) {
                               rc::gen::set(&Event::shape, rc::gen::inRange(0, 60))));
 }
 
+bool is_listed(const Reservation& reservation, const Guest& guest) {
+    return reservation.booking && reservation.booking->uuids.contains(guest.domain.uuid.value());
+}
+
 bool may_draw(const Reservation& reservation, const Guest& guest) {
     if (const auto& booking = reservation.booking)
-        return booking->uuids.empty() || booking->uuids.contains(guest.domain.uuid.value());
+        return is_listed(reservation, guest) ||
+               (booking->uuids.empty() && guest.claimed >= booking->made);
     return reservation.guest == guest.domain.name || reservation.guest == identity_of(guest.domain);
+}
+
+std::int64_t spent_of(const Guest& guest, const Piece& piece) {
+    const auto spent = std::ranges::find_if(
+        guest.spent, [&](const Piece& each) { return key_of(each) == key_of(piece); });
+    return spent == guest.spent.end() ? 0 : spent->amount;
+}
+
+/// What a guest drew from ended reservations is all of pieces that it holds still.
+bool spent_what_it_holds(const Guest& guest) {
+    return std::ranges::all_of(guest.spent, [&](const Piece& each) {
+        return std::ranges::any_of(guest.demand.pieces, [&](const Piece& piece) {
+            return key_of(each) == key_of(piece) && each.amount <= piece.amount;
+        });
+    });
 }
 
 /// Whether all that can be drawn from what is booked is drawn, by a flow made for it alone.
 bool as_much_as_can_be_is_drawn(const Ledger& ledger) {
+    for (const auto& [identity, guest] : ledger.guests())
+        if (!spent_what_it_holds(guest))
+            return true; // what of its pieces may draw is not said
     for (const auto& [resource, pool] : make_host(property_topology(true), {}).pools) {
         std::vector<std::pair<const Reservation*, const Piece*>> booked;
         std::map<int, Int128> room;
@@ -165,12 +191,17 @@ bool as_much_as_can_be_is_drawn(const Ledger& ledger) {
             for (const Piece& piece : guest.demand.pieces) {
                 if (piece.resource != resource)
                     continue;
-                IdSet& set = sets.emplace_back();
-                amounts.push_back(piece.amount);
-                for (int i = 0; const auto& [reservation, there] : booked) {
-                    if (may_draw(*reservation, guest) && there->places.intersects(piece.places))
-                        set.insert(i);
-                    ++i;
+                const std::int64_t spent = spent_of(guest, piece);
+                for (const bool of_ended : {false, true}) {
+                    IdSet& set = sets.emplace_back();
+                    amounts.push_back(of_ended ? spent : piece.amount - spent);
+                    for (int i = 0; const auto& [reservation, there] : booked) {
+                        if (may_draw(*reservation, guest) &&
+                            (!of_ended || is_listed(*reservation, guest)) &&
+                            there->places.intersects(piece.places))
+                            set.insert(i);
+                        ++i;
+                    }
                 }
             }
         model::Placement drawn(room, sets);
@@ -302,13 +333,13 @@ TEST_CASE("what is refused to be reserved leaves no trace, and what is there is 
             happen(guard, event, at(std::chrono::seconds(++second)));
         const int shape = *rc::gen::inRange(0, 60);
         const Holdings before = guard.ledger().holdings();
-        const Booking booking = booking_like(property_guest(3, shape), shape);
+        const Booking booking = booking_like(property_guest(3, shape), shape, Instant{});
         const bool admitted =
-            guard.reserve(booking_id(shape), booking, Guard::IfShort::refuse).admitted();
+            guard.reserve(booking_id(shape), booking, Guard::IfShort::refuse)->admitted();
         RC_ASSERT(admitted || guard.ledger().holdings() == before);
         RC_ASSERT(broken_invariant(guard.ledger()) == "");
         const Holdings once = guard.ledger().holdings();
-        RC_ASSERT(guard.reserve(booking_id(shape), booking, Guard::IfShort::refuse).admitted() ==
+        RC_ASSERT(guard.reserve(booking_id(shape), booking, Guard::IfShort::refuse)->admitted() ==
                   admitted);
         RC_ASSERT(guard.ledger().holdings() == once);
     }));

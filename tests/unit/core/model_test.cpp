@@ -5,15 +5,19 @@
 // a failure names the seed of its host alone.
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <map>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
+#include "base/checked.hpp"
 #include "base/text.hpp"
 #include "core/admission.hpp"
 #include "core/ledger.hpp"
@@ -267,6 +271,12 @@ using BookedId = std::pair<std::string, Resource>;
 struct BookedAmount {
     std::optional<int> node{};
     std::int64_t amount = 0;
+    Instant made{}; ///< first under its name
+    std::set<Uuid> uuids{};
+
+    [[nodiscard]] bool is_for(const Domain& domain, Instant claimed) const {
+        return (domain.uuid && uuids.contains(*domain.uuid)) || (uuids.empty() && claimed >= made);
+    }
 };
 
 /// One host with its ledger, and the same as the model sees it.
@@ -278,8 +288,10 @@ class Trial {
 
     /// Compares some decisions and then what is free; counts what was decided.
     void run(Tally& tally) {
-        for (int event = 2 + dice_.below(16); event > 0; --event)
+        for (int event = 2 + dice_.below(16); event > 0; --event) {
+            now_ += std::chrono::seconds(1);
             happen(tally);
+        }
         compare_free();
     }
 
@@ -310,7 +322,9 @@ class Trial {
     }
 
     void start(Tally& tally) {
-        const Domain domain = random_domain(dice_, topology_, next_++);
+        Domain domain = random_domain(dice_, topology_, next_++);
+        domain.uuid = Uuid{};
+        domain.uuid->bytes[15] = static_cast<std::uint8_t>(next_);
         const Decision decision = decided(domain);
         const model::Model model(topology_, policy_);
         const model::Demand asked = model.demand_of(domain);
@@ -333,7 +347,7 @@ class Trial {
 
     Decision decided(const Domain& domain) {
         const Demand demand = make_demand(domain, host_, policy_);
-        const Ledger::Others others(ledger_, domain, domain.scheduler, demand,
+        const Ledger::Others others(ledger_, domain, domain.scheduler, demand, now_,
                                     /*with_returning=*/true);
         return decide(domain, demand, ledger_.holdings(), ledger_.held_by_scheduler(), host_,
                       policy_);
@@ -346,9 +360,13 @@ class Trial {
         BookedAmount booked{.amount = 1 + dice_.below(4)};
         if (dice_.one_in(2))
             booked.node = dice_.one_in(20) ? 9 : topology_.nodes.back().id;
-        booked.amount = reserved_amount(id.second, booked.amount).value();
+        if (id.second.kind == Resource::Kind::hugepages) // smaller ones than any host has
+            booked.amount = checked_round_up(booked.amount, id.second.page_size).value();
         const model::Model model(topology_, policy_);
         const auto old = booked_.extract(id);
+        booked.made = old ? old.mapped().made : now_;
+        if (!guests_.empty() && dice_.one_in(3))
+            booked.uuids = {*guests_.begin()->second.uuid};
         booked_[id] = booked;
         const model::Demand left = left_of(model, id, nullptr);
         booked_.erase(id);
@@ -375,7 +393,9 @@ class Trial {
 
     /// What core answers, which is undone where it refuses, unless by force.
     bool is_reserved(const BookedId& id, const BookedAmount& booked, bool by_force) {
-        const Booking booking{.amounts = {{{id.second, booked.node}, booked.amount}}};
+        const Booking booking{.amounts = {{{id.second, booked.node}, booked.amount}},
+                              .uuids = booked.uuids,
+                              .made = booked.made};
         Demand demand = make_demand(booking, host_, policy_);
         Ledger::Trial trial(ledger_, {id.first, id.second.name()},
                             Reservation::of(booking, host_, policy_));
@@ -398,10 +418,12 @@ class Trial {
     }
 
     void put(const Domain& domain) {
-        guests_[domain.name] = domain;
+        guests_[identity_of(domain)] = domain;
+        claimed_[identity_of(domain)] = now_;
         ledger_.put({.domain = domain,
                      .scheduler = domain.scheduler,
                      .state = dice_.one_in(2) ? GuestState::pending : GuestState::running,
+                     .claimed = now_,
                      .demand = make_held_demand(domain, host_, policy_)});
     }
 
@@ -523,9 +545,9 @@ class Trial {
         model::Demand demand = model.booked(id.second, booked.node, booked.amount);
         std::vector<model::Claims> drawing;
         for (const auto& [name, domain] : guests_)
-            if (domain.scheduler == id.first)
+            if (domain.scheduler == id.first && booked.is_for(domain, claimed_.at(name)))
                 drawing.push_back(model.held_by(domain));
-        if (start != nullptr && start->scheduler == id.first)
+        if (start != nullptr && start->scheduler == id.first && booked.is_for(*start, now_))
             drawing.push_back(model.demand_of(*start).claims);
         demand.claims = model.somewhere(std::move(demand.claims));
         for (model::Claim& claim : demand.claims[id.second])
@@ -557,7 +579,7 @@ class Trial {
     }
 
     model::Claims held_by(const model::Model& model, const Domain& domain) const {
-        const auto seen = resident_.find(domain.name);
+        const auto seen = resident_.find(identity_of(domain));
         model::Claims claims = model.held_by(domain);
         return seen == resident_.end() ? claims : model.bind(std::move(claims), seen->second);
     }
@@ -585,6 +607,8 @@ class Trial {
     Host host_;
     Ledger ledger_;
     std::map<std::string, Domain> guests_;
+    std::map<std::string, Instant> claimed_; ///< also of those that are gone
+    Instant now_{};
     std::map<std::string, Residency> resident_;
     /// By owner and resource.
     std::map<BookedId, BookedAmount> booked_;

@@ -2,6 +2,9 @@
 //
 // What schedulers book, and who draws on it.
 #include <array>
+#include <chrono>
+#include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -47,9 +50,22 @@ Guard open_guard() {
 /// "" when it is made, else what refuses it.
 std::string made(Guard& guard, const ReservationId& id, const Booking& booking,
                  IfShort if_short = IfShort::refuse) {
-    const Decision decision = guard.reserve(id, booking, if_short);
+    const auto decision = guard.reserve(id, booking, if_short);
     CHECK(broken_invariant(guard.ledger()) == "");
-    return refusing_text(decision);
+    return decision ? refusing_text(*decision) : decision.error().what;
+}
+
+Booking made_at(std::chrono::seconds time, Booking booking) {
+    booking.made = at(time);
+    return booking;
+}
+
+/// GiB of memory that one has left.
+std::int64_t left(const Guard& guard, const ReservationId& id) {
+    std::int64_t sum = 0;
+    for (const Piece& piece : guard.ledger().booked(id))
+        sum += piece.amount;
+    return sum / gib;
 }
 
 std::int64_t booked(const Guard& guard) {
@@ -161,6 +177,182 @@ TEST_CASE("a guest that is there draws at once, so that booking again books noth
     CHECK(made(guard, spot, of_memory(32 * gib)) == "");
     CHECK(booked(guard) == 14);
     CHECK(made(guard, spot, of_memory(33 * gib)) == "memory: needs 15 GiB, 14 GiB free of 32 GiB");
+}
+
+TEST_CASE("a reservation held nothing where its owner had guests already") {
+    Guard guard(equal_nodes(2, 64, 64 * gib), open_policy());
+    for (int number = 1; number <= 50; ++number)
+        CHECK(admit(guard, owned(number, gib, "nova"), at(1s)));
+    const ReservationId web_7{"nova", "web-7"};
+    CHECK(made(guard, web_7, made_at(2s, of_memory(8 * gib))) == "");
+    CHECK(left(guard, web_7) == 8);
+    CHECK(guard.report().host.free.at(memory) == (128 - 50 - 8) * gib);
+    CHECK(admit(guard, owned(51, 8 * gib, "nova"), at(3s)));
+    CHECK(left(guard, web_7) == 0);
+    guard.started(id(51), at(4s)); // it has started when it did
+    guard.reconcile({.began = at(5s), .active = {owned(51, 8 * gib, "nova")}});
+    CHECK(made(guard, web_7, made_at(2s, of_memory(8 * gib))) == "");
+    CHECK(left(guard, web_7) == 0);
+}
+
+TEST_CASE("a guest that was there draws on what lists its UUID") {
+    Guard guard = open_guard();
+    guard.running(owned(1, 3 * gib), at(1s));
+    Booking booking = made_at(2s, of_memory(8 * gib));
+    booking.uuids = {*owned(1, gib).uuid};
+    CHECK(made(guard, spot, booking) == "");
+    CHECK(left(guard, spot) == 5);
+    booking.uuids.clear();
+    booking.match = "true()";
+    CHECK(made(guard, spot, booking) == "");
+    Domain asked = owned(1, 3 * gib);
+    asked.facts["reservation.match true()"] = {.value = 1};
+    guard.running(asked, at(3s));
+    CHECK(left(guard, spot) == 8);
+}
+
+TEST_CASE("a guest whose reservation had ended ate another one") {
+    const bool expires_first = GENERATE(true, false); // the one that a guest draws on by its name
+    Guard guard = open_guard();
+    const ReservationId web_7{"cortex", "web-7"};
+    const ReservationId web_8{"cortex", "web-8"};
+    CHECK(made(guard, web_7, of_memory(8 * gib)) == "");
+    CHECK(made(guard, web_8, of_memory(8 * gib)) == "");
+    CHECK(admit(guard, owned(1, 8 * gib), at(1s)));
+    const std::int64_t of_7 = left(guard, web_7);
+    CHECK(of_7 + left(guard, web_8) == 8);
+    const ReservationId& ended = expires_first == (of_7 == 0) ? web_7 : web_8;
+    const ReservationId& other = ended == web_7 ? web_8 : web_7;
+    const std::int64_t kept = left(guard, other);
+    guard.cancel(ended);
+    CHECK(broken_invariant(guard.ledger()) == "");
+    CHECK(left(guard, other) == kept);
+    CHECK(booked(guard) == kept);
+    guard.started(id(1), at(2s));
+    guard.apply(open_policy());
+    CHECK(left(guard, other) == kept);
+    CHECK(admit(guard, owned(2, kept * gib + gib), at(3s))); // its own guest draws on it
+    CHECK(booked(guard) == 0);
+    guard.released(id(1), at(4s));
+    guard.released(id(2), at(4s));
+    CHECK(booked(guard) == 8);
+    CHECK(admit(guard, owned(1, 8 * gib), at(5s))); // another start
+    CHECK(booked(guard) == 0);
+}
+
+TEST_CASE("when one ends, those keep what they draw on others that did not draw on it") {
+    Guard guard = open_guard();
+    Booking of_one = of_memory(8 * gib);
+    of_one.uuids = {*owned(2, gib).uuid};
+    CHECK(made(guard, {"cortex", "a"}, of_one) == "");
+    CHECK(made(guard, {"cortex", "b"}, of_memory(8 * gib)) == "");
+    Booking of_both = of_memory(8 * gib);
+    of_both.uuids = {*owned(1, gib).uuid, *owned(2, gib).uuid};
+    CHECK(made(guard, {"cortex", "c"}, of_both) == "");
+    CHECK(admit(guard, owned(1, 12 * gib), at(1s))); // on b and c
+    CHECK(admit(guard, owned(2, 12 * gib), at(1s))); // on all three
+    CHECK(booked(guard) == 0);
+    guard.cancel({"cortex", "a"});
+    CHECK(booked(guard) == 0);
+    guard.cancel({"cortex", "c"});
+    CHECK(booked(guard) == 0);
+    guard.cancel({"cortex", "b"});
+    CHECK(made(guard, spot, made_at(1s, of_memory(2 * gib))) == "");
+    CHECK(left(guard, spot) == 2); // no part of either is left to draw with
+}
+
+TEST_CASE("a guest that returns to its place draws as it did") {
+    Policy policy = open_policy();
+    policy.claim.return_hold = 1s;
+    Guard guard(equal_nodes(2, 4, 16 * gib), policy);
+    CHECK(made(guard, {"cortex", "a"}, of_memory(8 * gib)) == "");
+    CHECK(made(guard, {"cortex", "b"}, of_memory(8 * gib)) == "");
+    CHECK(admit(guard, owned(1, 8 * gib), at(1s)));
+    guard.cancel({"cortex", left(guard, {"cortex", "a"}) == 0 ? "a" : "b"});
+    guard.started(id(1), at(2s));
+    guard.released(id(1), at(3s));
+    CHECK(admit(guard, owned(1, 8 * gib), at(3s)));
+    CHECK(booked(guard) == 8);
+}
+
+TEST_CASE("a start that waited is as old as its hook, also when it is recorded") {
+    Guard guard = open_guard();
+    CHECK(made(guard, spot, made_at(5s, of_memory(20 * gib))) == "");
+    CHECK_FALSE(admit(guard, owned(1, 14 * gib), at(4s)));
+    CHECK(admit(guard, owned(1, 14 * gib), at(5s)));
+    CHECK(booked(guard) == 6);
+}
+
+TEST_CASE("a look at many guests works out once what they draw, as one by one") {
+    Guard guard = open_guard();
+    CHECK(made(guard, spot, of_memory(20 * gib)) == "");
+    guard.running(owned(4, 2 * gib), at(1s));
+    guard.reconcile({.began = at(2s), .active = {owned(1, gib), owned(2, gib), owned(3, gib)}});
+    CHECK(broken_invariant(guard.ledger()) == "");
+    CHECK(booked(guard) == 17);
+    guard.reconcile({.began = at(3s), .active = {owned(2, 5 * gib)}});
+    CHECK(broken_invariant(guard.ledger()) == "");
+    CHECK(booked(guard) == 15);
+}
+
+TEST_CASE("what a guest says of a match is no change, unless it draws by it") {
+    Guard guard = open_guard();
+    Booking booking = of_memory(8 * gib);
+    booking.match = "true()";
+    CHECK(made(guard, spot, booking) == "");
+    guard.running(owned(1, 3 * gib), at(1s));
+    CHECK(guard.take_changed() == std::set<std::string>{id(1)});
+    Domain asked = owned(1, 3 * gib);
+    asked.facts["reservation.match true()"] = {.value = 0};
+    guard.running(asked, at(2s));
+    CHECK(guard.take_changed().empty());
+    CHECK(guard.ledger().find(id(1))->domain == asked);
+    asked.facts["reservation.match true()"] = {.value = 1};
+    guard.running(asked, at(3s));
+    CHECK(guard.take_changed() == std::set<std::string>{id(1)});
+    CHECK(left(guard, spot) == 5);
+}
+
+TEST_CASE("what is asked of a reservation that is not there is nothing") {
+    CHECK(open_guard().ledger().booked(spot).empty());
+}
+
+TEST_CASE("all reservations together are in so many parts at most") {
+    Guard guard(equal_nodes(200, 1, gib), open_policy());
+    Booking booking;
+    for (int node = 0; node < 64; ++node)
+        booking.amounts[{memory, node}] = mib;
+    for (int number = 0; number < 128; ++number)
+        REQUIRE(
+            guard.reserve({"cortex", std::to_string(number)}, booking, IfShort::book).has_value());
+    CHECK(made(guard, spot, of_memory(gib), IfShort::book) ==
+          "all reservations together are in more than 8192 parts");
+    CHECK(made(guard, {"cortex", "7"}, booking, IfShort::book).empty());
+}
+
+TEST_CASE("what is not known of a planned domain refuses nothing") {
+    Policy policy = open_policy();
+    policy.hook.unavailable_denies = true;
+    policy.resources[Resource::custom("gpu")] = {.host = CustomCapacity{.amount = 1},
+                                                 .demand = "1"};
+    Guard guard(equal_nodes(2, 4, 16 * gib), policy);
+    CHECK(made(guard, spot, {.domain = owned(1, gib)}) == ""); // was not asked how many
+    CHECK(booked(guard) == 1);
+}
+
+TEST_CASE("what a policy does not declare any more is booked no more, until it does again") {
+    const Resource gpu = Resource::custom("gpu");
+    Policy declaring = open_policy();
+    declaring.resources[gpu] = {.host = CustomCapacity{.amount = 4}, .demand = "1"};
+    Guard guard(equal_nodes(2, 4, 16 * gib), declaring);
+    CHECK(made(guard, spot, {.amounts = {{{memory, {}}, gib}, {{gpu, {}}, 3}}}) == "");
+    CHECK(guard.report().host.booked.at(gpu) == 3);
+    guard.apply(open_policy());
+    CHECK(guard.ledger().holdings().of(gpu).empty());
+    CHECK_FALSE(guard.ledger().holdings().is_over());
+    CHECK(booked(guard) == 1);
+    guard.apply(declaring);
+    CHECK(guard.report().host.booked.at(gpu) == 3);
 }
 
 TEST_CASE("a guest that draws on one booking less for the sake of another makes no room") {
@@ -360,6 +552,9 @@ TEST_CASE("an amount is above 0, at most a domain's, and whole pages") {
     CHECK(reserved_amount(memory, max_domain_bytes).value() == max_domain_bytes);
     for (const std::int64_t wrong : {std::int64_t{0}, std::int64_t{-1}, max_domain_bytes + 1})
         CHECK_FALSE(reserved_amount(memory, wrong).has_value());
+    CHECK_FALSE(reserved_amount(Resource::hugepages(3 * mib), gib).has_value());
+    CHECK(reserved_amount(pages_2m, max_domain_bytes).value() == max_domain_bytes);
+    CHECK_FALSE(reserved_amount(pages_2m, INT64_MAX).has_value());
 }
 
 TEST_CASE("a reservation is named by its owner, a scheduler, and by letters") {

@@ -153,7 +153,7 @@ TEST_CASE("a reservation lasts a quarter of an hour, or as long as is asked, or 
     const RunTime set = carried_out({}, order(read_reserve(asked)), root);
     CHECK(set.reservations.at(spot).expiry == row.end);
     CHECK(set.reservations.at(spot).by == root);
-    CHECK(next_expiry(set) == row.end);
+    CHECK(time_to_expiry(set, {.boot = {}}).has_value() == row.end.has_value());
     const Setter later{.time = root.time + 1h, .uid = 1, .user = "x"};
     const RunTime renewed = carried_out(set, order(read_renew(spot, default_lifetime)), later);
     CHECK(renewed.reservations.at(spot).expiry == root.time + 75min);
@@ -169,11 +169,32 @@ TEST_CASE("reservations whose time is over are told, the next end too") {
         each.expiry = i == 3 ? Expiry(Never{}) : Expiry(WallTime(std::chrono::seconds(i)));
         set = carried_out(set, order(read_reserve(each)), root);
     }
-    CHECK(expired(set, WallTime(999ms)).empty());
-    CHECK(expired(set, WallTime(1s)) == std::vector<ReservationId>{{"cortex", "r1"}});
-    CHECK(expired(set, root.time).size() == 2);
-    CHECK(next_expiry(set) == WallTime(1s));
-    CHECK(next_expiry({}) == std::nullopt);
+    const auto at = [](WallTime wall) { return Now{.boot = Instant::max(), .wall = wall}; };
+    CHECK(expired(set, at(WallTime(999ms))).empty());
+    CHECK(expired(set, at(WallTime(1s))) == std::vector<ReservationId>{{"cortex", "r1"}});
+    CHECK(expired(set, at(root.time)).size() == 2);
+    CHECK(expired(set, {.boot = Instant::max()}).empty());
+    CHECK(time_to_expiry(set, at(WallTime(400ms))) == Span(600ms));
+    CHECK(time_to_expiry(set, at(root.time)) == Span(0));
+    CHECK(time_to_expiry({}, at(root.time)) == std::nullopt);
+}
+
+TEST_CASE("what lasts for a span ends by the clock of this boot until the wall clock is right") {
+    const Instant made{10s};
+    RunTime set = carried_out({}, order(read_reserve(words())), root, made);
+    CHECK(expired(set, {.boot = made + 15min - 1ns, .wall = last_expiry}).empty());
+    CHECK(expired(set, {.boot = made + 15min}).size() == 1);
+    CHECK(time_to_expiry(set, {.boot = made + 5min}) == Span(10min));
+    trust_wall_clock(set, made + 5min, root.time + 48h);
+    CHECK(set.reservations.at(spot).expiry == root.time + 48h + 10min);
+    CHECK(expired(set, {.boot = made + 15min}).empty());
+    CHECK(expired(set, {.boot = made, .wall = root.time + 48h + 10min}).size() == 1);
+}
+
+TEST_CASE("two spellings of one part are not two parts") {
+    ReserveWords asked = words();
+    asked.amounts = {{"hugepages-2Mi", 1 << 21}, {"hugepages-2048Ki", 1 << 21}};
+    CHECK(read_reserve(asked).error().what == "hugepages-2Mi is there twice");
 }
 
 TEST_CASE("what cannot be reserved by anybody is told") {

@@ -105,6 +105,16 @@ class Bench {
     wire::Reply prepare(const std::string& body) {
         return send(wire::Operation::prepare, body).value();
     }
+    /// What a start was answered that may wait for something to be read.
+    wire::Reply prepare_in_time(const std::string& body) {
+        const wire::Request request{
+            .header = {.operation = wire::Operation::prepare,
+                       .exec_time = loop::now(),
+                       .wait = 2000ms,
+                       .body_length = static_cast<std::uint32_t>(body.size())},
+            .body = body};
+        return answer_to(request);
+    }
     core::Status status() {
         const auto reply = send(wire::Operation::status, "");
         REQUIRE(reply->verdict == wire::Verdict::done);
@@ -138,6 +148,9 @@ class Bench {
                        .wait = 2000ms,
                        .body_length = static_cast<std::uint32_t>(body.size())},
             .body = std::move(body)};
+        return answer_to(request);
+    }
+    wire::Reply answer_to(const wire::Request& request) {
         std::string bytes;
         service->handle(request, [&](std::string reply) { bytes = std::move(reply); });
         run_until([&] { return !bytes.empty(); });
@@ -605,7 +618,7 @@ TEST_CASE("a capacity in a file counts from the start, is read again, and stays 
     bench.folder.write("etc/virtguard.toml", declaring_licences(file));
     bench.start(/*live=*/true, topology(), /*machine_interval=*/1ms);
     CHECK(bench.prepare(xml(1, 1)).verdict == wire::Verdict::admitted);
-    CHECK(bench.prepare(xml(2, 1)).body ==
+    CHECK(bench.prepare_in_time(xml(2, 1)).body ==
           "virtguard: refused web-2: licences: needs 1, 0 free of 1");
     write("2\n");
     bench.run_until([&] { return bench.status().report.host.capacity.at(licences) == 2; });
@@ -623,16 +636,34 @@ TEST_CASE("a capacity in a file counts from the start, is read again, and stays 
     CHECK(bench.guests() == "web-1 pending, web-2 pending");
 }
 
-TEST_CASE("a capacity in a file that was never there is none, which is a problem") {
+TEST_CASE("a start that too little is left for has the files read again that say what there is") {
+    Bench bench;
+    const std::string file = bench.folder.file("count");
+    bench.folder.write("count", "1\n");
+    bench.folder.write("etc/virtguard.toml", declaring_licences(file));
+    bench.start(); // nothing has them read from time to time
+    CHECK(bench.prepare(xml(1, 1)).verdict == wire::Verdict::admitted);
+    bench.folder.write("count", "2\n");
+    CHECK(bench.prepare_in_time(xml(2, 1)).verdict == wire::Verdict::admitted);
+    CHECK(bench.prepare_in_time(xml(3, 1)).body ==
+          "virtguard: refused web-3: licences: needs 1, 0 free of 2");
+}
+
+TEST_CASE("what a file says that was never there is not known, which is a problem") {
     Bench bench;
     const std::string file = bench.folder.file("absent");
+    bench.folder.write("etc/virtguard.toml",
+                       declaring_licences(file) + "[hook]\nunavailable = \"deny\"\n");
+    bench.start();
+    CHECK(bench.prepare_in_time(xml(1, 1)).body ==
+          "virtguard: refused web-1: resource.licences.capacity.file could not be read yet");
     bench.folder.write("etc/virtguard.toml", declaring_licences(file));
     bench.start();
-    CHECK(bench.prepare(xml(1, 1)).body ==
-          "virtguard: refused web-1: licences: needs 1, host has none");
+    CHECK(bench.prepare(xml(1, 1)).verdict == wire::Verdict::admitted); // as unavailable = "allow"
     bench.run_until([&] { return !capacity_problem(bench).empty(); });
-    CHECK(capacity_problem(bench) == "resource.licences.capacity.file: " + file +
-                                         ": No such file or directory; there is none, then");
+    CHECK(capacity_problem(bench) ==
+          "resource.licences.capacity.file: " + file +
+              ": No such file or directory; what there is of it is not known");
 }
 
 TEST_CASE("a policy with capacities in files is kept as the last good one") {
@@ -1323,7 +1354,7 @@ TEST_CASE("a reservation ends in mid-start, and what the start drew stays its ow
     CHECK(bench.status().report.host.allocated.at(core::Resource::memory()) == 4 * gib);
     bench.finish_files();
     const auto kept = state::read(bench.folder.path() / "state/run-time", 1 << 20);
-    CHECK(json::parse_run_time(kept.value()).value().reservations.empty());
+    CHECK(json::parse_run_time(kept.value(), "").value().values.reservations.empty());
 }
 
 TEST_CASE("a reservation that ended while no daemon ran ends at once") {
@@ -1348,11 +1379,31 @@ TEST_CASE("as long as the clock is not known to be right, no reservation ends") 
     const Instant later = after(100ms);
     bench.run_until([&] { return loop::now() > later; });
     CHECK(reserved(bench) == "spot 6/6");
+    bench.start(); // still not
+    CHECK(reserved(bench) == "spot 6/6");
     bench.clock_is_right = [] { return true; };
     bench.start(); // it is, by now
     bench.run_until([&] { return reserved(bench).empty(); });
     CHECK(reserve(bench, words).starts_with("error: expiry: "));
     CHECK(reserved(bench) == "");
+}
+
+TEST_CASE("what lasts for a span ends after it, whether the clock is right or not") {
+    Bench bench(open_to_all);
+    bench.clock_is_right = [] { return false; };
+    bench.start();
+    core::ReserveWords words = spot(6);
+    words.expiry = 50ms;
+    CHECK(reserve(bench, words) == "");
+    bench.run_until([&] { return reserved(bench).empty(); });
+    words.expiry = 1h;
+    CHECK(reserve(bench, words) == "");
+    bench.clock_is_right = [] { return true; };
+    bench.start();
+    CHECK(reserved(bench) == "spot 6/6");
+    const auto left = bench.status().reservations.at(0).expiry.value() - loop::wall_time();
+    CHECK(left > 59min);
+    CHECK(left <= 1h);
 }
 
 TEST_CASE("a guest whose XML a reservation matches draws on it, others do not") {
@@ -1384,8 +1435,86 @@ TEST_CASE("a guest that was not asked yet what a reservation matches is no probl
     CHECK(reserve(bench, words) == "");
     CHECK(reserved(bench) == "spot 4/4");
     CHECK(bench.status().problems.empty());
+    (void)bench.send(reconnect, owned_xml(1, 3)); // is asked, but was there before
+    CHECK(reserved(bench) == "spot 4/4");
+}
+
+TEST_CASE("a guest that was there before a reservation ate it") {
+    Bench bench(open_to_all);
     (void)bench.send(reconnect, owned_xml(1, 3));
-    CHECK(reserved(bench) == "spot 1/4");
+    CHECK(reserve(bench, spot(4)) == "");
+    CHECK(reserved(bench) == "spot 4/4");
+    bench.start(); // knows who was first
+    CHECK(reserved(bench) == "spot 4/4");
+    CHECK(bench.prepare(owned_xml(2, 2, "other")).verdict == wire::Verdict::refused);
+    CHECK(bench.prepare(owned_xml(3, 4)).verdict == wire::Verdict::admitted);
+    CHECK(reserved(bench) == "spot 0/4");
+    CHECK(reserve(bench, spot(4)) == ""); // again: it was made before that
+    CHECK(reserved(bench) == "spot 0/4");
+    core::ReserveWords named = spot(4);
+    named.id.name = "of-web-1";
+    named.uuids = {uuid_of_web};
+    CHECK(reserve(bench, named) == "");
+    CHECK(reserved(bench) == "of-web-1 1/4, spot 0/4");
+}
+
+TEST_CASE("a guest whose reservation had ended drew on another, also for the next daemon") {
+    Bench bench(open_to_all);
+    core::ReserveWords first = spot(3);
+    first.id.name = "first";
+    CHECK(reserve(bench, first) == "");
+    CHECK(bench.prepare(owned_xml(1, 3)).verdict == wire::Verdict::admitted);
+    CHECK(reserve(bench, spot(3)) == ""); // younger, but web-1 could draw on it if it came again
+    core::ReserveWords older = spot(2);
+    older.id.name = "second";
+    CHECK(reserve(bench, older) == "");
+    CHECK(bench.prepare(owned_xml(2, 5)).verdict == wire::Verdict::admitted);
+    CHECK(reserved(bench) == "first 0/3, second 0/2, spot 0/3");
+    CHECK(bench.give(core::CancelReservation{{"cortex", "second"}}).verdict == wire::Verdict::done);
+    CHECK(reserved(bench) == "first 0/3, spot 0/3");
+    CHECK(bench.give(core::RenewReservation{{"cortex", "first"}, 20ms}).verdict ==
+          wire::Verdict::done);
+    bench.run_until([&] { return reserved(bench) == "spot 0/3"; });
+    bench.start();
+    CHECK(reserved(bench) == "spot 0/3");
+    (void)bench.send(release, owned_xml(2, 5));
+    CHECK(reserved(bench) == "spot 3/3");
+}
+
+TEST_CASE("a reservation that cannot be kept is not made") {
+    Bench bench(open_to_all);
+    CHECK(reserve(bench, spot(2)) == "");
+    const std::filesystem::path state = bench.folder.path() / "state";
+    std::filesystem::remove_all(state);
+    bench.folder.write("state", "no folder");
+    CHECK(reserve(bench, spot(5)).starts_with("error: not reserved: "));
+    CHECK(reserved(bench) == "spot 2/2");
+    core::ReserveWords other = spot(4);
+    other.id.name = "other";
+    CHECK(reserve(bench, other).starts_with("error: not reserved: "));
+    CHECK(reserved(bench) == "spot 2/2");
+    CHECK(bench.status().report.host.booked.at(core::Resource::memory()) == 2 * gib);
+}
+
+TEST_CASE("what is reserved of a resource that is not declared any more is not booked, and said") {
+    Bench bench(std::string(open_to_all) + "[resource.licences]\ncapacity = 4\ndemand = '0'\n");
+    core::ReserveWords words = spot(2);
+    words.amounts["licences"] = 3;
+    CHECK(reserve(bench, words) == "");
+    bench.folder.write("etc/virtguard.toml", open_to_all);
+    bench.start();
+    CHECK(reserved(bench) == "spot 2/2");
+    CHECK(bench.status().report.over_capacity.empty());
+    CHECK(bench.status().problems ==
+          std::vector<std::string>{"reservation spot of cortex: nothing is booked of licences, "
+                                   "which the policy does not declare"});
+}
+
+TEST_CASE("the domain of a reservation is asked what the policy counts of it") {
+    Bench bench(std::string(open_to_all) +
+                "[resource.licences]\ncapacity = 4\ndemand = 'count(/domain/title)'\n");
+    CHECK(reserve(bench, {.id = {"cortex", "spot"}, .xml = xml(1, 5, "<title>big</title>")}) == "");
+    CHECK(bench.status().reservations.at(0).booked.at("licences") == 1);
 }
 
 TEST_CASE("the XML of a domain stands for amounts, and is not kept where it cannot be read") {

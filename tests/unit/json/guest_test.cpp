@@ -51,7 +51,10 @@ Guest guest() {
         .state = GuestState::returning,
         .changed = Instant{Span{123'456'789'012'345}},
         .since = Instant{Span{123'000'000'000'000}},
-        .absent = Span{987}};
+        .claimed = Instant{Span{122'000'000'000'000}},
+        .absent = Span{987},
+        .spent = {{Resource::cpu(), IdSet{0, 3}, false, 2},
+                  {Resource::hugepages(2 * mib), IdSet{1}, true, 4 * mib}}};
 }
 
 /// The document with one text in place of another.
@@ -71,7 +74,9 @@ TEST_CASE("a guest is read back as it was written") {
     CHECK(read->state == GuestState::returning);
     CHECK(read->changed == guest().changed);
     CHECK(read->since == guest().since);
+    CHECK(read->claimed == guest().claimed);
     CHECK(read->absent == guest().absent);
+    CHECK(read->spent == guest().spent);
 }
 
 TEST_CASE("what is known of a guest's images is kept with it, and nothing of others'") {
@@ -90,6 +95,12 @@ TEST_CASE("a guest written by a daemon that did not know since when has changed 
     const auto read = json::parse_guest(altered(R"("since":123000000000000,)", ""));
     REQUIRE(read.has_value());
     CHECK(read->since == guest().changed);
+}
+
+TEST_CASE("a guest written by a daemon that did not know its start started when it came to be so") {
+    const auto read = json::parse_guest(altered(R"("claimed":122000000000000,)", ""));
+    REQUIRE(read.has_value());
+    CHECK(read->claimed == guest().since);
 }
 
 TEST_CASE("an answer of which no daemon wrote what was asked is none") {

@@ -33,12 +33,22 @@ core::RunTime run_time() {
         carried_out(ratio, core::read_set_mode("maintenance", "größe").value(), someone);
     core::Reserve of_domain{.id = {"größer", "xml"}, .expiry = core::Never{}};
     of_domain.booking.domain = core::Domain{.name = "web", .vcpus = {{IdSet{1, 3}, 2, 4}}};
-    return carried_out(carried_out(mode, reserve(), someone), of_domain, someone);
+    core::RunTime set = carried_out(carried_out(mode, reserve(), someone), of_domain, someone);
+    core::RunTimeReservation& spot = set.reservations.at({"cortex", "spot"});
+    spot.booking.made = Instant{3s};
+    spot.end = Instant{5s};
+    return set;
+}
+
+const std::string boot = "this";
+
+core::RunTime read(const std::string& document) {
+    return json::parse_run_time(document, boot).value().values;
 }
 
 /// The document with a part replaced.
 std::string with(const std::string& part, const std::string& other) {
-    std::string document = json::run_time_document(run_time());
+    std::string document = json::run_time_document(run_time(), boot);
     const std::size_t at = document.find(part);
     REQUIRE(at != std::string::npos);
     return document.replace(at, part.size(), other);
@@ -47,15 +57,41 @@ std::string with(const std::string& part, const std::string& other) {
 } // namespace
 
 TEST_CASE("what is set at run time is read as it was written") {
-    CHECK(json::parse_run_time(json::run_time_document(run_time())).value() == run_time());
-    CHECK(json::parse_run_time(json::run_time_document({})).value() == core::RunTime{});
+    CHECK(read(json::run_time_document(run_time(), boot)) == run_time());
+    CHECK(read(json::run_time_document({}, boot)) == core::RunTime{});
+}
+
+TEST_CASE("what was made in another boot was made before all guests of this one") {
+    const auto read_then = json::parse_run_time(json::run_time_document(run_time(), "last"), boot);
+    core::RunTime expected = run_time();
+    expected.reservations.at({"cortex", "spot"}).booking.made = {};
+    expected.reservations.at({"cortex", "spot"}).end.reset();
+    CHECK(read_then.value().values == expected);
+}
+
+TEST_CASE("a reservation that cannot be is left out and told, and the others are read") {
+    const auto [name, document] = GENERATE(table<std::string, std::string>({
+        {"without a name", with("\"spot\"", "\"\"")},
+        {"of nothing", with("1024", "0")},
+        {"of pages that are none", with("memory@1", "hugepages-3Ki")},
+        {"for a UUID that is none", with("-4000-", "-400-")},
+        {"with an end before 1970", with("\"expires_us\": 7", "\"expires_us\": -7")},
+    }));
+    CAPTURE(name);
+    const auto left = json::parse_run_time(document, boot);
+    REQUIRE(left.has_value());
+    core::RunTime expected = run_time();
+    expected.reservations.erase({"cortex", "spot"});
+    CHECK(left->values == expected);
+    REQUIRE(left->dropped.size() == 1);
+    CHECK(left->dropped.front().contains("of cortex: "));
 }
 
 TEST_CASE("what a daemon wrote that knew no reservations is read") {
-    std::string document = json::run_time_document({});
+    std::string document = json::run_time_document({}, boot);
     const std::string none = ",\n  \"reservations\": []";
     document.erase(document.find(none), none.size());
-    CHECK(json::parse_run_time(document).value() == core::RunTime{});
+    CHECK(read(document) == core::RunTime{});
 }
 
 TEST_CASE("what nobody could have set at run time is not read") {
@@ -67,16 +103,12 @@ TEST_CASE("what nobody could have set at run time is not read") {
         {"a uid that is none", with("4294967295", "4294967296")},
         {"a mode that is none", with("\"maintenance\"", "\"on\"")},
         {"nobody", with("\"uid\"", "\"x\"")},
-        {"a reservation without a name", with("\"spot\"", "\"\"")},
-        {"a reservation of nothing", with("1024", "0")},
-        {"a UUID that is none", with("-4000-", "-400-")},
-        {"an expiry before 1970", with("\"expires_us\": 7", "\"expires_us\": -7")},
         {"a time before 1970", with("1796042532000000", "-1")},
     }));
     CAPTURE(name);
-    const auto read = json::parse_run_time(document);
-    REQUIRE_FALSE(read.has_value());
-    CHECK(read.error().code == Errc::invalid);
+    const auto not_read = json::parse_run_time(document, boot);
+    REQUIRE_FALSE(not_read.has_value());
+    CHECK(not_read.error().code == Errc::invalid);
 }
 
 TEST_CASE("an order is read as it was written") {
