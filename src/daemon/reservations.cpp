@@ -221,8 +221,10 @@ void Reservations::end_those_over() {
         values.reservations.erase(id);
     }
     if (values != store_.values()) {
-        changed_(); // first: what guests drew from them is known before they are gone
-        store_.set(std::move(values), [](const Result<>&) {}); // else the next daemon ends them
+        // Guests first: what they drew from them is known before they are gone. A daemon that dies
+        // in between leaves them to the next one, which may then book too much, never too little.
+        changed_();
+        store_.set(std::move(values), [](const Result<>&) {});
     }
     arm();
 }

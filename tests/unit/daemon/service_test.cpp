@@ -1475,6 +1475,7 @@ TEST_CASE("a guest whose reservation had ended drew on another, also for the nex
     CHECK(bench.give(core::RenewReservation{{"cortex", "first"}, 20ms}).verdict ==
           wire::Verdict::done);
     bench.run_until([&] { return reserved(bench) == "spot 0/3"; });
+    bench.run_until([&] { return !bench.folder.read("state/run-time").contains("first"); });
     bench.start();
     CHECK(reserved(bench) == "spot 0/3");
     (void)bench.send(release, owned_xml(2, 5));
