@@ -89,6 +89,7 @@ class Reservations(unittest.TestCase):
         self.order("add", "cortex", "spot", *match)
         self.assertEqual(self.booked(), {"spot": 70})  # it was there before
         self.host.virsh("destroy", "titled")
+        lab.wait_until(lambda: self.host.ledger() == {}, "its place is not kept for its return any more")
         self.starts("own")  # from what is free
         self.assertEqual(self.booked(), {"spot": 70})
         self.starts("titled")
