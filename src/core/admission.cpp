@@ -181,7 +181,7 @@ std::int64_t limit_of(const Quota& quota, const Resource& resource, const Holdin
     const Occupancy* occupancy = others.occupancy(resource);
     if (occupancy == nullptr)
         return 0;
-    constexpr std::int64_t hundred = 100;
+    constexpr Int128 hundred = 100;
     return saturate(multiply_divide(occupancy->state_of(host.pool(resource)->all()).effective,
                                     quota.percent->numerator(),
                                     hundred * quota.percent->denominator()));

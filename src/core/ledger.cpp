@@ -487,6 +487,7 @@ void Ledger::reserve(const ReservationId& id, Reservation reservation) {
     rebook(numbers);
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): each is moved from
 void Ledger::reserve(Reservations reservations) {
     for (const auto& [id, pieces] : booked_)
         account_booked(id, pieces, -1);

@@ -235,6 +235,7 @@ Questions Policy::questions() const {
 
 Result<Resource> Policy::find_resource(std::string_view name) const {
     std::vector<std::string> declared;
+    declared.reserve(resources.size());
     for (const auto& [resource, custom] : resources)
         declared.push_back(resource.name());
     return Resource::parse_known(name, declared);
