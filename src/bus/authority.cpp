@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bus/authority.hpp"
 
+#include <cerrno>
 #include <chrono>
 #include <utility>
 
+#include "bus/kept_call.hpp"
 #include "bus/names.hpp"
 
 namespace virtguard::bus {
@@ -28,10 +30,11 @@ int Authority::ask(sd_bus_message* call, Allowed allowed) {
     if (questions_.size() >= max_pending)
         return sd_bus_reply_method_errorf(call, SD_BUS_ERROR_LIMITS_EXCEEDED,
                                           "too many calls wait for polkit");
-    Question& question =
-        questions_.emplace_back(Question{.authority = this,
-                                         .call = MessagePtr(sd_bus_message_ref(call)),
-                                         .allowed = std::move(allowed)});
+    MessagePtr kept = kept_call(call);
+    if (kept == nullptr)
+        return -ENOMEM;
+    Question& question = questions_.emplace_back(
+        Question{.authority = this, .call = std::move(kept), .allowed = std::move(allowed)});
     sd_bus_slot* slot = nullptr;
     const int r = sd_bus_call_method_async(
         bus_, &slot, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus",

@@ -3,14 +3,15 @@
 
 #include <utility>
 
+#include "bus/kept_call.hpp"
+
 namespace virtguard::bus {
 
 void LongAnswers::ask(sd_bus_message* call, const char* element, Part part) {
     auto place = callers_.enter(call);
     if (!place)
         return;
-    waiting_.push_back(
-        {*std::move(place), MessagePtr(sd_bus_message_ref(call)), element, std::move(part)});
+    waiting_.push_back({*std::move(place), kept_call(call), element, std::move(part)});
     if (waiting_.size() == 1)
         handlers_.waits();
 }

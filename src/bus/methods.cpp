@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bus/codec.hpp"
+#include "bus/kept_call.hpp"
 #include "bus/names.hpp"
 #include "bus/reserve_call.hpp"
 
@@ -243,11 +244,10 @@ int Methods::check(sd_bus_message* message) {
     auto place = callers_.enter(message);
     if (!place)
         return 1;
-    actions_.check(*std::move(xml),
-                   [call = MessagePtr(sd_bus_message_ref(message)),
-                    place = *std::move(place)](const Result<core::Outcome>& outcome) {
-                       (void)reply_outcome(call.get(), outcome);
-                   });
+    actions_.check(*std::move(xml), [call = kept_call(message), place = *std::move(place)](
+                                        const Result<core::Outcome>& outcome) {
+        (void)reply_outcome(call.get(), outcome);
+    });
     return 1;
 }
 

@@ -16,6 +16,18 @@ namespace virtguard::bus {
 
 namespace {
 
+/// A text of at most so many bytes.
+Result<> read_text(sd_bus_message* call, std::string_view name, std::size_t most,
+                   std::string& target) {
+    const char* text = nullptr;
+    if (const int r = sd_bus_message_read(call, "s", &text); r < 0)
+        return failed(name, r);
+    if (std::string_view(text).size() > most)
+        return fail(Errc::invalid, "{}: longer than {} bytes", name, most);
+    target = text;
+    return {};
+}
+
 /// Enters an array, has each element read, and leaves it. More than so many are an error.
 template <class One>
 Result<> read_array(sd_bus_message* call, const char* name, const char* of, std::size_t most,
@@ -41,13 +53,13 @@ Result<> read_dictionary(sd_bus_message* call, const char* name, const char* ent
                          std::size_t most, Value read_value) {
     const std::string of = std::string("{") + entry + "}";
     return read_array(call, name, of.c_str(), most, [&]() -> Result<> {
-        const char* key = nullptr;
         int r = sd_bus_message_enter_container(call, SD_BUS_TYPE_DICT_ENTRY, entry);
-        if (r >= 0)
-            r = sd_bus_message_read(call, "s", &key);
         if (r < 0)
             return failed(name, r);
-        if (auto value = read_value(std::string_view(key)); !value)
+        std::string key;
+        if (auto read = read_text(call, name, Methods::max_word, key); !read)
+            return read;
+        if (auto value = read_value(key); !value)
             return value;
         r = sd_bus_message_exit_container(call);
         return r < 0 ? failed(name, r) : Result<>{};
@@ -56,10 +68,7 @@ Result<> read_dictionary(sd_bus_message* call, const char* name, const char* ent
 
 Result<> read_amounts(sd_bus_message* call, core::ReserveWords& words) {
     return read_dictionary(
-        call, "resources", "sx", core::max_reserved_parts, [&](std::string_view key) -> Result<> {
-            if (key.size() > Methods::max_word)
-                return fail(Errc::invalid, "resources: {}: longer than {} bytes", quote(key),
-                            Methods::max_word);
+        call, "resources", "sx", core::max_reserved_parts, [&](const std::string& key) -> Result<> {
             std::int64_t amount = 0;
             if (const int r = sd_bus_message_read(call, "x", &amount); r < 0)
                 return failed("resources", r);
@@ -69,20 +78,9 @@ Result<> read_amounts(sd_bus_message* call, core::ReserveWords& words) {
         });
 }
 
-Result<> read_text_option(sd_bus_message* call, std::string_view name, std::size_t most,
-                          std::string& target) {
-    const char* text = nullptr;
-    if (const int r = sd_bus_message_read(call, "s", &text); r < 0)
-        return failed(name, r);
-    if (std::string_view(text).size() > most)
-        return fail(Errc::invalid, "{}: longer than {} bytes", name, most);
-    target = text;
-    return {};
-}
-
 Result<> read_uuids(sd_bus_message* call, core::ReserveWords& words) {
     return read_array(call, "uuids", "s", core::max_reservation_uuids, [&]() -> Result<> {
-        return read_text_option(call, "uuids", Methods::max_word, words.uuids.emplace_back());
+        return read_text(call, "uuids", Methods::max_word, words.uuids.emplace_back());
     });
 }
 
@@ -117,11 +115,10 @@ Result<> read_option(sd_bus_message* call, std::string_view key, core::ReserveWo
     if (key == "uuids")
         return within("as", [&] { return read_uuids(call, words); });
     if (key == "match")
-        return within("s",
-                      [&] { return read_text_option(call, key, core::max_match, words.match); });
+        return within("s", [&] { return read_text(call, key, core::max_match, words.match); });
     if (key == "xml")
-        return within(
-            "s", [&] { return read_text_option(call, key, core::max_reservation_xml, words.xml); });
+        return within("s",
+                      [&] { return read_text(call, key, core::max_reservation_xml, words.xml); });
     if (key == "expiry")
         return within("t", [&] { return read_expiry_option(call, words); });
     if (key == "force")
@@ -133,17 +130,16 @@ Result<> read_option(sd_bus_message* call, std::string_view key, core::ReserveWo
 } // namespace
 
 Result<core::Order> read_reserve_call(sd_bus_message* call) {
-    const char* owner = nullptr;
-    const char* name = nullptr;
-    if (const int r = sd_bus_message_read(call, "ss", &owner, &name); r < 0)
-        return failed("owner", r);
-    core::ReserveWords words{.id = {owner, name}};
-    if (auto read = read_amounts(call, words); !read)
-        return std::unexpected(read.error());
+    core::ReserveWords words;
+    auto read = read_text(call, "owner", Methods::max_word, words.id.owner);
+    if (read)
+        read = read_text(call, "name", Methods::max_word, words.id.name);
+    if (read)
+        read = read_amounts(call, words);
     constexpr std::size_t most_options = 5;
-    auto read = read_dictionary(call, "options", "sv", most_options, [&](std::string_view key) {
-        return read_option(call, key, words);
-    });
+    if (read)
+        read = read_dictionary(call, "options", "sv", most_options,
+                               [&](std::string_view key) { return read_option(call, key, words); });
     if (!read)
         return std::unexpected(read.error());
     return core::read_reserve(std::move(words));

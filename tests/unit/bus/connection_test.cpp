@@ -500,6 +500,13 @@ TEST_CASE("root reserves, renews and cancels, and hears what was wrong") {
     const std::string invalid = "org.freedesktop.DBus.Error.InvalidArgs: ";
     CHECK(reserve_with("expires", "t", std::uint64_t{1}) ==
           invalid + "options: \"expires\" is none: expected uuids, match, xml, expiry or force");
+    const std::string long_word(325, 'x');
+    CHECK(reserve_with(long_word.c_str(), "b", 1) == invalid + "options: longer than 324 bytes");
+    CHECK(error(client.manager("Reserve", "ssa{sx}a{sv}", "cortex", long_word.c_str(), 0, 0)) ==
+          invalid + "name: longer than 324 bytes");
+    CHECK(error(client.manager("Reserve", "ssa{sx}a{sv}", "cortex", "spot", 1, long_word.c_str(),
+                               std::int64_t{1}, 0)) ==
+          invalid + "resources: longer than 324 bytes");
     CHECK(reserve_with("expiry", "s", "never") ==
           invalid + "options: expiry: expected a value of type t");
     CHECK(reserve_with("expiry", "t", UINT64_MAX) ==
