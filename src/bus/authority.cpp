@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bus/authority.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <string>
 #include <utility>
 
 #include "bus/kept_call.hpp"
@@ -14,6 +16,9 @@ namespace {
 
 /// polkit may have to ask a person.
 constexpr std::chrono::microseconds polkit_patience = std::chrono::minutes(2);
+constexpr const char* polkit_name = "org.freedesktop.PolicyKit1";
+constexpr const char* polkit_path = "/org/freedesktop/PolicyKit1/Authority";
+constexpr const char* polkit_interface = "org.freedesktop.PolicyKit1.Authority";
 constexpr std::uint32_t allow_user_interaction = 1; // of polkit's CheckAuthorizationFlags
 
 /// Whether polkit said yes; an error is a no.
@@ -27,71 +32,121 @@ bool is_authorized(sd_bus_message* reply) {
 } // namespace
 
 int Authority::ask(sd_bus_message* call, Allowed allowed) {
-    if (questions_.size() >= max_pending)
-        return sd_bus_reply_method_errorf(call, SD_BUS_ERROR_LIMITS_EXCEEDED,
-                                          "too many calls wait for polkit");
     MessagePtr kept = kept_call(call);
     if (kept == nullptr)
         return -ENOMEM;
-    Question& question = questions_.emplace_back(
-        Question{.authority = this, .call = std::move(kept), .allowed = std::move(allowed)});
+    Question& question = questions_.emplace_back(Question{.authority = this,
+                                                          .number = ++asked_,
+                                                          .call = std::move(kept),
+                                                          .allowed = std::move(allowed)});
     sd_bus_slot* slot = nullptr;
     const int r = sd_bus_call_method_async(
-        bus_, &slot, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus",
+        asker_, &slot, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus",
         "GetConnectionUnixUser", on_user, &question, "s", sd_bus_message_get_sender(call));
-    question.slot.reset(slot);
-    if (r < 0)
+    question.answer.reset(slot);
+    if (r < 0) {
         questions_.pop_back();
-    return r < 0 ? r : 1;
+        return r;
+    }
+    read_calls_(false);
+    return 1;
 }
 
 int Authority::on_user(sd_bus_message* reply, void* userdata, sd_bus_error*) {
     auto& question = *static_cast<Question*>(userdata);
-    const bool is_known = sd_bus_message_is_method_error(reply, nullptr) <= 0 &&
-                          sd_bus_message_read(reply, "u", &question.user) > 0;
-    if (is_known && question.user == 0)
-        question.authority->settle(question, true);
-    else if (!is_known || question.authority->ask_polkit(question) < 0)
-        question.authority->settle(question, false);
+    Authority& self = *question.authority;
+    self.read_calls_(true);
+    if (sd_bus_message_is_method_error(reply, nullptr) > 0 ||
+        sd_bus_message_read(reply, "u", &question.user) <= 0)
+        self.refuse(question);
+    else if (question.user == 0)
+        self.allow(question);
+    else
+        self.consider(question);
     return 1;
+}
+
+/// Of who is not root.
+void Authority::consider(Question& question) {
+    const auto of_user =
+        static_cast<std::size_t>(std::ranges::count(questions_, question.user, &Question::user));
+    if (of_user > max_of_one || questions_.size() > max_of_all)
+        (void)sd_bus_reply_method_errorf(take(question).call.get(), SD_BUS_ERROR_LIMITS_EXCEEDED,
+                                         "too many calls wait for polkit");
+    else if (watch_caller(question) < 0 || ask_polkit(question) < 0)
+        refuse(question);
+}
+
+int Authority::watch_caller(Question& question) {
+    // Names like these have one owner, ever.
+    const std::string leaves =
+        fmt::format("type='signal',sender='org.freedesktop.DBus',path='/org/freedesktop/DBus',"
+                    "interface='org.freedesktop.DBus',member='NameOwnerChanged',arg0='{}'",
+                    sd_bus_message_get_sender(question.call.get()));
+    // Where the bus does not take it, the call waits for polkit's answer.
+    const auto added = [](sd_bus_message*, void*, sd_bus_error*) { return 1; };
+    sd_bus_slot* slot = nullptr;
+    const int r = sd_bus_add_match_async(asker_, &slot, leaves.c_str(), on_end, added, &question);
+    question.end.reset(slot);
+    return r;
 }
 
 int Authority::ask_polkit(Question& question) {
     sd_bus_message* raw = nullptr;
-    int r = sd_bus_message_new_method_call(
-        bus_, &raw, "org.freedesktop.PolicyKit1", "/org/freedesktop/PolicyKit1/Authority",
-        "org.freedesktop.PolicyKit1.Authority", "CheckAuthorization");
+    int r = sd_bus_message_new_method_call(asker_, &raw, polkit_name, polkit_path, polkit_interface,
+                                           "CheckAuthorization");
     const MessagePtr check(raw);
     const bool may_ask_person =
         sd_bus_message_get_allow_interactive_authorization(question.call.get()) > 0;
     if (r >= 0)
         r = sd_bus_message_append(raw, "(sa{sv})sa{ss}us", "system-bus-name", 1, "name", "s",
                                   sd_bus_message_get_sender(question.call.get()), manage_action, 0,
-                                  may_ask_person ? allow_user_interaction : 0, "");
+                                  may_ask_person ? allow_user_interaction : 0,
+                                  std::to_string(question.number).c_str());
     if (r < 0)
         return r;
     sd_bus_slot* slot = nullptr;
-    r = sd_bus_call_async(bus_, &slot, raw, on_polkit, &question,
+    r = sd_bus_call_async(asker_, &slot, raw, on_polkit, &question,
                           static_cast<std::uint64_t>(polkit_patience.count()));
-    question.slot.reset(slot);
+    question.answer.reset(slot);
     return r;
 }
 
 int Authority::on_polkit(sd_bus_message* reply, void* userdata, sd_bus_error*) {
     auto& question = *static_cast<Question*>(userdata);
-    question.authority->settle(question, is_authorized(reply));
+    if (is_authorized(reply))
+        question.authority->allow(question);
+    else
+        question.authority->refuse(question);
     return 1;
 }
 
-void Authority::settle(Question& question, bool is_allowed) {
-    MessagePtr call = std::move(question.call);
-    Allowed allowed = std::move(question.allowed);
-    const std::uint32_t user = question.user;
-    questions_.remove_if([&](const Question& each) { return &each == &question; });
-    if (is_allowed)
-        return allowed(std::move(call), user);
-    (void)sd_bus_reply_method_errorf(call.get(), SD_BUS_ERROR_ACCESS_DENIED,
+/// Has polkit no longer ask a person for who is gone.
+int Authority::on_end(sd_bus_message*, void* userdata, sd_bus_error*) {
+    auto& question = *static_cast<Question*>(userdata);
+    Authority& self = *question.authority;
+    const std::string number = std::to_string(self.take(question).number);
+    (void)sd_bus_call_method_async(self.asker_, nullptr, polkit_name, polkit_path, polkit_interface,
+                                   "CancelCheckAuthorization", nullptr, nullptr, "s",
+                                   number.c_str());
+    return 0; // so that each of his calls hears it
+}
+
+void Authority::allow(Question& question) {
+    Question allowed = take(question);
+    allowed.allowed(std::move(allowed.call), allowed.user);
+}
+
+void Authority::refuse(Question& question) {
+    (void)sd_bus_reply_method_errorf(take(question).call.get(), SD_BUS_ERROR_ACCESS_DENIED,
                                      "polkit does not allow %s", manage_action);
+}
+
+Authority::Question Authority::take(Question& question) {
+    const auto at = std::ranges::find(questions_, &question, [](Question& each) { return &each; });
+    Question taken = std::move(*at);
+    questions_.erase(at);
+    return taken;
 }
 
 } // namespace virtguard::bus

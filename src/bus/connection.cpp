@@ -23,6 +23,22 @@ std::string error_text(sd_bus_message* reply) {
     return error == nullptr || error->message == nullptr ? "no reason given" : error->message;
 }
 
+/// A connection that sd_bus_start() begins as soon as something listens.
+int make_client(BusPtr& connection, const std::string& address) {
+    sd_bus* bus = nullptr;
+    int r = sd_bus_new(&bus);
+    connection.reset(bus);
+    if (r >= 0)
+        r = sd_bus_set_address(bus, address.c_str());
+    if (r >= 0)
+        r = sd_bus_set_bus_client(bus, /*b=*/1);
+    if (r >= 0)
+        r = sd_bus_set_watch_bind(bus, /*b=*/1);
+    if (r >= 0)
+        r = sd_bus_set_connected_signal(bus, /*b=*/1);
+    return r;
+}
+
 } // namespace
 
 /// The member function that a message of sd-bus's is for. 0: whoever else wants it gets it, too.
@@ -42,53 +58,60 @@ Result<std::unique_ptr<Connection>> Connection::open(sd_event* loop, std::int64_
         return std::unexpected(slots.error());
     for (SlotPtr& slot : *slots)
         connection->slots_.push_back(std::move(slot));
-    connection->methods_ =
-        std::make_unique<Methods>(connection->bus_.get(), connection->shown_, connection->callers_,
-                                  connection->answers_, std::move(actions));
+    connection->methods_ = std::make_unique<Methods>(
+        connection->bus_.get(), connection->shown_, connection->callers_, connection->answers_,
+        std::move(actions), connection->asker_.get(),
+        [self = connection.get()](bool now) { self->read_calls(now); });
     if (auto added = connection->methods_->add(); !added)
         return std::unexpected(added.error());
     return connection;
 }
 
 int Connection::start(sd_event* loop, std::int64_t priority, const std::string& address) {
-    sd_bus* bus = nullptr;
-    int r = sd_bus_new(&bus);
-    bus_.reset(bus);
+    loop_ = loop;
+    priority_ = static_cast<int>(priority);
+    int r = make_client(bus_, address);
     if (r >= 0)
-        r = sd_bus_set_address(bus, address.c_str());
+        r = make_client(asker_, address);
     if (r >= 0)
-        r = sd_bus_set_bus_client(bus, /*b=*/1);
+        r = serve_calls();
     if (r >= 0)
-        r = sd_bus_set_watch_bind(bus, /*b=*/1);
-    if (r >= 0)
-        r = sd_bus_set_connected_signal(bus, /*b=*/1);
-    if (r >= 0)
-        r = watch_ends();
-    if (r >= 0)
-        r = sd_bus_start(bus);
-    if (r >= 0)
-        r = sd_bus_attach_event(bus, loop, static_cast<int>(priority));
+        r = watch(asker_.get(), "Disconnected", call<&Connection::on_disconnected>);
+    for (sd_bus* each : {bus_.get(), asker_.get()}) {
+        if (r >= 0)
+            r = sd_bus_start(each);
+        if (r >= 0)
+            r = sd_bus_attach_event(each, loop_, priority_);
+    }
     return r;
 }
 
 /// The connection's beginning and its end, and all that comes in.
-int Connection::watch_ends() {
+int Connection::serve_calls() {
     sd_bus_slot* slot = nullptr;
     int r = sd_bus_add_filter(bus_.get(), &slot, call<&Connection::filter>, this);
     slots_.emplace_back(slot);
-    const auto watch = [&](const char* member, sd_bus_message_handler_t handler) {
-        sd_bus_slot* match = nullptr;
-        const int added = sd_bus_match_signal_async(bus_.get(), &match, local_name, local_path,
-                                                    local_name, member, handler,
-                                                    /*install_callback=*/nullptr, this);
-        slots_.emplace_back(match);
-        return added;
-    };
     if (r >= 0)
-        r = watch("Connected", call<&Connection::on_connected>);
+        r = watch(bus_.get(), "Connected", call<&Connection::on_connected>);
     if (r >= 0)
-        r = watch("Disconnected", call<&Connection::on_disconnected>);
+        r = watch(bus_.get(), "Disconnected", call<&Connection::on_disconnected>);
     return r;
+}
+
+int Connection::watch(sd_bus* bus, const char* event, sd_bus_message_handler_t handler) {
+    sd_bus_slot* match = nullptr;
+    const int r = sd_bus_match_signal_async(bus, &match, local_name, local_path, local_name, event,
+                                            handler, /*install_callback=*/nullptr, this);
+    slots_.emplace_back(match);
+    return r;
+}
+
+/// What nobody reads waits in the bus, which has limits for it.
+void Connection::read_calls(bool now) {
+    const int r =
+        now ? sd_bus_attach_event(bus_.get(), loop_, priority_) : sd_bus_detach_event(bus_.get());
+    if (r < 0)
+        end(failed("calls", r).error().what);
 }
 
 int Connection::on_connected(sd_bus_message*) {

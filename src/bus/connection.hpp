@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// One connection to a bus, from the first attempt to its end, with org.virtguard1 on it. Nothing
+// A connection to a bus, from the first attempt to its end, with org.virtguard1 on it. Nothing
 // here waits for the bus.
 //
 // A bus and its clients are strangers. What they ask is served one message a turn, below all else
@@ -71,7 +71,9 @@ class Connection {
     explicit Connection(Handlers handlers)
         : handlers_(std::move(handlers)), answers_(callers_, handlers_.answers) {}
     [[nodiscard]] int start(sd_event* loop, std::int64_t priority, const std::string& address);
-    [[nodiscard]] int watch_ends();
+    [[nodiscard]] int serve_calls();
+    [[nodiscard]] int watch(sd_bus* bus, const char* event, sd_bus_message_handler_t handler);
+    void read_calls(bool now);
     [[nodiscard]] int on_connected(sd_bus_message* signal);
     [[nodiscard]] int on_disconnected(sd_bus_message* signal);
     [[nodiscard]] int on_name(sd_bus_message* reply);
@@ -88,7 +90,10 @@ class Connection {
     Picture told_; ///< what those who follow the signals know
     bool joined_ = false;
     bool ended_ = false;
+    sd_event* loop_ = nullptr;
+    int priority_ = 0; ///< in the loop
     BusPtr bus_;
+    BusPtr asker_; ///< a connection of its own, to ask who calls
     Callers callers_;
     LongAnswers answers_;
     std::unique_ptr<Methods> methods_;

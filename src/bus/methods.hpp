@@ -52,11 +52,11 @@ class Methods {
     /// Of the name of a resource, with a node, and of a ratio: as long as the longest.
     static constexpr std::size_t max_word = 324;
 
-    /// The bus, the picture, the callers and the answers must outlive it.
+    /// What is referred to must outlive it. The asker and `read_calls` are for Authority.
     Methods(sd_bus* bus, const Picture& picture, Callers& callers, LongAnswers& answers,
-            Actions actions)
+            Actions actions, sd_bus* asker, std::function<void(bool)> read_calls)
         : bus_(bus), picture_(picture), callers_(callers), answers_(answers),
-          actions_(std::move(actions)), authority_(bus) {}
+          actions_(std::move(actions)), authority_(asker, std::move(read_calls)) {}
 
     /// Has the methods answer as long as this lives.
     [[nodiscard]] Result<> add();

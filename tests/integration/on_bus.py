@@ -67,16 +67,19 @@ class Raw:
 
     def call(self, destination, path, interface, member, *texts):
         """Sends a call with these arguments. False: the bus takes no more for now."""
-        self.serial += 1
         body = b""
         for text in texts:
             body += b"\0" * (-len(body) % 4) + struct.pack("<I", len(text)) + text.encode() + b"\0"
+        return self.call_with(destination, path, interface, member, b"s" * len(texts), body)
+
+    def call_with(self, destination, path, interface, member, signature, body):
+        self.serial += 1
         fields = b""
         for code, kind, value in ((1, b"o", path), (2, b"s", interface), (3, b"s", member), (6, b"s", destination)):
             fields += b"\0" * (-len(fields) % 8)
             fields += bytes((code, 1)) + kind + b"\0" + struct.pack("<I", len(value)) + value.encode() + b"\0"
-        if texts:
-            fields += b"\0" * (-len(fields) % 8) + bytes((8, 1)) + b"g\0" + bytes((len(texts),)) + b"s" * len(texts) + b"\0"
+        if signature:
+            fields += b"\0" * (-len(fields) % 8) + bytes((8, 1)) + b"g\0" + bytes((len(signature),)) + signature + b"\0"
         message = struct.pack("<cBBBIII", b"l", 1, 0, 1, len(body), self.serial, len(fields)) + fields
         message += b"\0" * (-len(message) % 8) + body
         try:

@@ -10,13 +10,15 @@ namespace in which they are its own.
 import pathlib
 import re
 import shutil
+import signal
+import struct
 import subprocess
 import textwrap
 
 import alone
 import on_bus
 from alone import DEADLINE, SOURCE, xml
-from on_bus import ERROR, MANAGER, NAME, NOBODY, ROOT, BusTest, Raw
+from on_bus import ERROR, MANAGER, NAME, NOBODY, RETURN, ROOT, BusTest, Raw
 
 POLKITD = "/usr/lib/polkit-1/polkitd"
 USERS = {"operator": 61001, "guest": 61002}
@@ -25,11 +27,20 @@ RULE = textwrap.dedent(re.search(r"^ +polkit\.addRule.*?^ +\}\);\n", (SOURCE / "
                                  re.MULTILINE | re.DOTALL)[0])
 READERS = {"Check": ["s", xml("new", 9, 1)], "Explain": ["s", "web"], "ListDomains": [], "RecentDecisions": ["u", "5"],
            "ListReservations": []}
+PLACES = 64  # for calls of one user that wait for polkit
+FURTHER = 16
 DENIED = "org.freedesktop.DBus.Error.AccessDenied: polkit does not allow org.virtguard1.manage"
 
 
 def as_user(name):
     return ["setpriv", "--reuid", str(USERS[name]), "--regid", str(USERS[name]), "--init-groups"]
+
+
+def large_reservation(size):
+    """Arguments of Reserve: an option of so many bytes."""
+    texts = struct.pack("<I", 1) + b"o\0\0\0" + struct.pack("<I", 1) + b"n\0\0\0" + bytes(8)  # no resources
+    option = struct.pack("<I", 3) + b"xml\0" + b"\x01s\0\0" + struct.pack("<I", size) + b"x" * size + b"\0"
+    return texts + struct.pack("<I", len(option)) + bytes(-(len(texts) + 4) % 8) + option
 
 
 def arguments_of(signature):
@@ -142,6 +153,48 @@ class Polkit(BusTest):
         before = self.memory()
         refuse(100)
         self.assertLess(self.memory() - before, 1 << 20)
+
+    def flood(self, arguments):
+        """Four clients of one user, with more calls of Reserve than may wait for polkit. Root goes on."""
+        clients = [Raw(f"{self.folder}/bus", USERS["guest"]) for _ in range(4)]
+        for client in clients:
+            self.addCleanup(client.socket.close)
+            client.answer()  # to its Hello
+        for turn in range((PLACES + FURTHER) // len(clients)):
+            for client in clients:
+                self.assertTrue(client.call_with(NAME, ROOT, MANAGER, "Reserve", b"ssa{sx}a{sv}", arguments))
+            if turn % 4 == 0:
+                self.assertEqual(self.call([], "Resync"), "")
+        refused = 0
+        for client in clients:
+            client.call(NAME, ROOT, "org.freedesktop.DBus.Peer", "Ping")
+            while (answer := client.answer())[0] != RETURN:
+                self.assertIn(b"LimitsExceeded\0", answer[1])
+                self.assertIn(b"too many calls wait for polkit", answer[1])
+                refused += 1
+        self.assertEqual(refused, FURTHER)
+        return clients
+
+    def test_a_user_who_floods_fills_no_memory_and_stops_nobody(self):
+        self.polkit.send_signal(signal.SIGSTOP)
+        for size, most in ((256 << 10, 32 << 20), (8 << 20, 48 << 20)):
+            before = self.memory()
+            clients = self.flood(large_reservation(size))
+            grown = self.memory() - before
+            print(f"{PLACES + FURTHER} calls of {size >> 10} KiB: {grown >> 10} KiB more", flush=True)
+            self.assertLess(grown, most)
+            self.assertIn("LimitsExceeded", self.call(as_user("guest"), "Resync"))
+            for client in clients:
+                client.socket.close()
+            self.assertEqual(self.call([], "Resync"), "")
+
+    def test_who_leaves_the_bus_leaves_his_places(self):
+        self.polkit.send_signal(signal.SIGSTOP)
+        for client in self.flood(large_reservation(1)):
+            client.socket.close()
+        self.flood(large_reservation(1))
+        self.polkit.send_signal(signal.SIGCONT)
+        self.wait_for(lambda: self.call(as_user("operator"), "Resync") == "", "polkit answers again")
 
 
 if __name__ == "__main__":

@@ -549,7 +549,7 @@ TEST_CASE("reservations are listed with what was asked, what is left, and when t
                       rest, expiry) == "cortex spot cpu=2 memory@1=1024 cpu=1 9");
 }
 
-/// polkit, as far as it is asked: says yes or no, or nothing yet.
+/// polkit, as far as it is asked: says yes or no to the last question, or nothing yet.
 class FakePolkit {
   public:
     FakePolkit(sd_event* loop, const std::string& address) {
@@ -579,19 +579,28 @@ class FakePolkit {
     }
     [[nodiscard]] bool is_asked() const { return question_ != nullptr; }
 
-    std::string asked; ///< "org.virtguard1.manage :1.2 0": the action, who, flags
+    std::string asked;           ///< "org.virtguard1.manage :1.2 0": the action, who, flags
+    std::set<std::string> named; ///< the questions that were not withdrawn
 
   private:
     static int on_message(sd_bus_message* message, void* self, sd_bus_error*) {
+        auto* polkit = static_cast<FakePolkit*>(self);
+        const char *kind = nullptr, *key = nullptr, *name = nullptr, *action = nullptr,
+                   *id = nullptr;
+        if (sd_bus_message_is_method_call(message, "org.freedesktop.PolicyKit1.Authority",
+                                          "CancelCheckAuthorization") > 0) {
+            REQUIRE(sd_bus_message_read(message, "s", &id) > 0);
+            CHECK(polkit->named.erase(id) == 1);
+            return 1;
+        }
         if (sd_bus_message_is_method_call(message, "org.freedesktop.PolicyKit1.Authority",
                                           "CheckAuthorization") <= 0)
             return 0;
-        auto* polkit = static_cast<FakePolkit*>(self);
-        const char *kind = nullptr, *key = nullptr, *name = nullptr, *action = nullptr;
         std::uint32_t flags = 0;
         REQUIRE(sd_bus_message_read(message, "(sa{sv})s", &kind, 1, &key, "s", &name, &action) > 0);
         REQUIRE(sd_bus_message_skip(message, "a{ss}") >= 0);
-        REQUIRE(sd_bus_message_read(message, "u", &flags) > 0);
+        REQUIRE(sd_bus_message_read(message, "us", &flags, &id) > 0);
+        CHECK(polkit->named.insert(id).second);
         polkit->asked = fmt::format("{} {} {}", action, name, flags);
         polkit->question_.reset(sd_bus_message_ref(message));
         return 1;
@@ -601,13 +610,19 @@ class FakePolkit {
     MessagePtr question_;
 };
 
+/// Of one that is in each Debian's /etc/passwd: the bus takes no others.
+std::unique_ptr<Client> client_of(const Bench& bench, uid_t user) {
+    REQUIRE(::seteuid(user) == 0); // the bus takes a client for who it was when it came
+    auto client = std::make_unique<Client>(bench.loop.get(), bench.bus.address());
+    REQUIRE(::seteuid(0) == 0);
+    return client;
+}
+
 TEST_CASE("polkit is asked about who is not root, and nobody else waits for its answer") {
     if (::geteuid() != 0)
         return;
     Bench bench;
-    REQUIRE(::seteuid(65534) == 0); // the bus takes a client for who it was when it came
-    std::optional<Client> nobody(std::in_place, bench.loop.get(), bench.bus.address());
-    REQUIRE(::seteuid(0) == 0);
+    const auto nobody = client_of(bench, 65534);
     CHECK(Client::error_of(nobody->manager("Resync")) == SD_BUS_ERROR_ACCESS_DENIED);
 
     FakePolkit polkit(bench.loop.get(), bench.bus.address());
@@ -632,7 +647,81 @@ TEST_CASE("polkit is asked about who is not root, and nobody else waits for its 
         CHECK(Client::error_of(reply) == (authorized ? "" : SD_BUS_ERROR_ACCESS_DENIED));
         CHECK(bench.resyncs == (authorized ? 1 : 0));
     }
-    nobody.reset();
+}
+
+/// What came of changes that were called and not waited for: errors' names, "" for an answer.
+struct Changes {
+    static int on_reply(sd_bus_message* reply, void* self, sd_bus_error*) {
+        const sd_bus_error* error = sd_bus_message_get_error(reply);
+        static_cast<Changes*>(self)->answers.emplace_back(error == nullptr ? "" : error->name);
+        return 1;
+    }
+    void call(const Client& client, std::size_t times) {
+        for (; times > 0; --times)
+            REQUIRE(sd_bus_call_method_async(client.get(), nullptr, service_name, root, manager,
+                                             "Resync", on_reply, this, "") >= 0);
+    }
+
+    std::vector<std::string> answers;
+};
+
+TEST_CASE("a user with all places of his taken keeps nobody from any, and leaves them all") {
+    if (::geteuid() != 0)
+        return;
+    Bench bench;
+    FakePolkit polkit(bench.loop.get(), bench.bus.address());
+    std::vector<std::unique_ptr<Client>> clients;
+    Changes changes;
+    for (int i = 0; i < 2; ++i) {
+        clients.push_back(client_of(bench, 65534));
+        changes.call(*clients.back(), Authority::max_of_one * 3 / 4);
+    }
+    const std::size_t refused = Authority::max_of_one / 2;
+    run_until(bench.loop.get(), [&] {
+        return changes.answers.size() == refused && polkit.named.size() == Authority::max_of_one;
+    });
+    CHECK(changes.answers == std::vector<std::string>(refused, SD_BUS_ERROR_LIMITS_EXCEEDED));
+
+    const auto other = client_of(bench, 1);
+    Changes others;
+    others.call(*other, 1);
+    run_until(bench.loop.get(), [&] { return polkit.named.size() > Authority::max_of_one; });
+    polkit.answer(true);
+    run_until(bench.loop.get(), [&] { return !others.answers.empty(); });
+    CHECK(others.answers == std::vector<std::string>{""});
+
+    clients.clear();
+    run_until(bench.loop.get(), [&] { return polkit.named.size() == 1; }); // the other's
+    clients.push_back(client_of(bench, 65534));
+    others.call(*clients.back(), 1);
+    run_until(bench.loop.get(), [&] { return polkit.is_asked(); });
+    polkit.answer(true);
+    run_until(bench.loop.get(), [&] { return others.answers.size() == 2; });
+    CHECK(others.answers == std::vector<std::string>(2));
+}
+
+TEST_CASE("root is served while all places are taken") {
+    if (::geteuid() != 0)
+        return;
+    Bench bench;
+    FakePolkit polkit(bench.loop.get(), bench.bus.address());
+    std::vector<std::unique_ptr<Client>> clients;
+    Changes changes;
+    for (std::size_t i = 0; i < Authority::max_of_all / Authority::max_of_one; ++i) {
+        clients.push_back(client_of(bench, static_cast<uid_t>(i + 1)));
+        changes.call(*clients.back(), Authority::max_of_one);
+    }
+    run_until(bench.loop.get(), [&] { return polkit.named.size() == Authority::max_of_all; });
+    CHECK(Client::error_of(client_of(bench, 65534)->manager("Resync")) ==
+          SD_BUS_ERROR_LIMITS_EXCEEDED);
+    CHECK(Client::error_of(bench.client->manager("Resync")) == "");
+    constexpr std::size_t many = 100;
+    static_assert(many > Authority::max_of_one);
+    Changes of_root;
+    of_root.call(*bench.client, many);
+    run_until(bench.loop.get(), [&] { return of_root.answers.size() == many; });
+    CHECK(of_root.answers == std::vector<std::string>(many));
+    CHECK(changes.answers.empty());
 }
 
 TEST_CASE("a bus that comes later is joined then, and its end is told") {
