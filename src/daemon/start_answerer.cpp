@@ -81,8 +81,8 @@ bool StartAnswerer::read(Parked& start) {
     }
     const Error& error = read.domain.error();
     if (error.code == Errc::invalid)
-        answer(read.identity, core::answer_invalid(read.identity, error, guard_.policy()),
-               exec_time(start.header), start.reply);
+        keep_and_answer(read.identity, core::answer_invalid(read.identity, error, guard_.policy()),
+                        exec_time(start.header), start.reply);
     else
         answer_unread(error, start);
     return false;
@@ -97,7 +97,7 @@ void StartAnswerer::answer_unread(const Error& error, Parked& start) {
     const core::Answer given = core::answer_unread(guard_.policy());
     if (!given.decision.admitted() &&
         !(unread.uuid && guard_.keeps_place_of(core::identity_of(unread), when)))
-        return answer(unread, given, when, start.reply);
+        return keep_and_answer(unread, given, when, start.reply);
     log_undecided({}, fmt::format("a start was not decided: {}", error.what));
     start.reply(wire::encode_reply(wire::Operation::prepare, wire::Verdict::error, error.what));
 }
@@ -151,7 +151,7 @@ void StartAnswerer::decide(Parked start) {
         !given->decision.is_short_of(core::Resource::storage())) {
         if (start.has_claim && !admitted) // the policy enforces now what it only observed
             guard_.released(core::identity_of(start.domain), when);
-        return answer(start.domain, *given, when, start.reply);
+        return keep_and_answer(start.domain, *given, when, start.reply);
     }
     // Guests that have written since their images were read owe less than they seem to, which
     // matters, too, where it is only observed.
@@ -173,8 +173,8 @@ bool StartAnswerer::has_capacities_read(Parked& start, const core::Decision& ref
     return true;
 }
 
-void StartAnswerer::answer(const core::Domain& domain, const core::Answer& answer, Instant exec,
-                           Reply& reply) {
+void StartAnswerer::keep_and_answer(const core::Domain& domain, const core::Answer& answer,
+                                    Instant exec, Reply& reply) {
     save_(); // first: a daemon that ends here has promised nothing it does not know of
     note(domain, answer, exec);
     const bool admitted = answer.decision.admitted();

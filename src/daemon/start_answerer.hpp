@@ -72,7 +72,8 @@ class StartAnswerer {
     void decide(Parked start);
     [[nodiscard]] bool has_capacities_read(Parked& start, const core::Decision& refused,
                                            std::chrono::nanoseconds at_most);
-    void answer(const core::Domain& domain, const core::Answer& answer, Instant exec, Reply& reply);
+    void keep_and_answer(const core::Domain& domain, const core::Answer& answer, Instant exec,
+                         Reply& reply);
     void note(const core::Domain& domain, const core::Answer& answer, Instant exec);
     void end_returns();
 
