@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/text.hpp"
@@ -44,6 +45,12 @@ bool sync_folder(const std::filesystem::path& folder) {
     return fd && ::fsync(fd.get()) == 0;
 }
 
+bool is_null_device(const struct stat& found) {
+    constexpr unsigned memory_devices = 1; // of the kernel's list of devices
+    constexpr unsigned null = 3;
+    return S_ISCHR(found.st_mode) && found.st_rdev == ::makedev(memory_devices, null);
+}
+
 } // namespace
 
 std::unexpected<Error> kernel_failure(std::string_view name, int error) {
@@ -73,6 +80,20 @@ Result<std::string> read_to_end(int fd, std::string_view name, std::size_t limit
 }
 
 Result<std::string> read_file(const std::filesystem::path& path, std::size_t limit) {
+    // O_NONBLOCK: else the opening of a FIFO waits for a writer, for ever.
+    const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
+    const bool is_socket = !fd && errno == ENXIO; // or a device that nothing drives
+    if (!fd && !is_socket)
+        return kernel_failure(path.native(), errno);
+    struct stat found {};
+    if (!is_socket && ::fstat(fd.get(), &found) < 0)
+        return kernel_failure(path.native(), errno);
+    if (is_socket || !(S_ISREG(found.st_mode) || is_null_device(found)))
+        return fail(Errc::invalid, "{}: not a regular file", printable(path.native()));
+    return read_to_end(fd.get(), path.native(), limit);
+}
+
+Result<std::string> read_stream(const std::filesystem::path& path, std::size_t limit) {
     const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
     if (!fd)
         return kernel_failure(path.native(), errno);

@@ -15,9 +15,15 @@ namespace virtguard {
 /// io.
 [[nodiscard]] std::unexpected<Error> kernel_failure(std::string_view name, int error);
 
-/// The whole file. Errors: not_found where there is none (also where the kernel took a file of /sys
-/// or /proc away in the middle), limit where it is longer than limit bytes, io.
+/// The whole file, without waiting for anything but its storage. Errors: not_found where there is
+/// none (also where the kernel took a file of /sys or /proc away in the middle); invalid where it
+/// is no regular file, but for /dev/null, which is how one empties a file by a link; limit where it
+/// is longer than limit bytes; io.
 [[nodiscard]] Result<std::string> read_file(const std::filesystem::path& path, std::size_t limit);
+
+/// The same of a pipe or whatever else can be read, for as long as it takes: for what a person
+/// names on a command line.
+[[nodiscard]] Result<std::string> read_stream(const std::filesystem::path& path, std::size_t limit);
 
 /// What is left to read; the name is for messages.
 [[nodiscard]] Result<std::string> read_to_end(int fd, std::string_view name, std::size_t limit);

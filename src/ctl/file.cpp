@@ -8,7 +8,7 @@
 namespace virtguard::ctl {
 
 Result<std::string> read_input(const std::string& path, std::size_t limit) {
-    return path == "-" ? read_to_end(STDIN_FILENO, path, limit) : read_file(path, limit);
+    return path == "-" ? read_to_end(STDIN_FILENO, path, limit) : read_stream(path, limit);
 }
 
 } // namespace virtguard::ctl

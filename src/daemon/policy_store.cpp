@@ -29,8 +29,8 @@ std::error_code last_error() {
     return {errno, std::generic_category()};
 }
 
-Result<> make_durable(const fs::path& path) {
-    const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+Result<> make_folder_durable(const fs::path& path) {
+    const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!fd || ::fsync(fd.get()) != 0)
         return failed(path, last_error());
     return {};
@@ -65,7 +65,7 @@ Result<> copy_files(const fs::path& from, const fs::path& to) {
     }
     if (error)
         return failed(from / "conf.d", error);
-    return make_durable(to / "conf.d");
+    return make_folder_durable(to / "conf.d");
 }
 
 /// A copy of the folder that gives that policy; the files may change while they are copied.
@@ -79,7 +79,7 @@ Result<> make_copy(const fs::path& folder, const fs::path& copy, const core::Pol
     }
     if (!read || *read != policy)
         return fail(Errc::invalid, "{}: no longer the policy that is in force", folder.string());
-    return make_durable(copy);
+    return make_folder_durable(copy);
 }
 
 } // namespace
@@ -124,7 +124,7 @@ Result<> keep_as_last_good(const fs::path& folder, const fs::path& state_folder,
         (errno != ENOENT || ::rename(fresh.c_str(), kept.c_str()) < 0))
         done = failed(kept, last_error());
     if (done)
-        done = make_durable(state_folder);
+        done = make_folder_durable(state_folder);
     fs::remove_all(fresh, ignored);
     return done;
 }

@@ -2,7 +2,6 @@
 #include "host/capacity.hpp"
 
 #include <string_view>
-#include <system_error>
 
 #include "base/file.hpp"
 #include "base/text.hpp"
@@ -12,12 +11,6 @@ namespace virtguard::host {
 
 Result<std::int64_t> read_capacity(const std::filesystem::path& file) {
     constexpr std::size_t longest = 4096; // far more than a number
-    std::error_code error;
-    // Opening a pipe or a device may wait, or do something.
-    if (const auto type = std::filesystem::status(file, error).type();
-        type != std::filesystem::file_type::not_found && !error &&
-        type != std::filesystem::file_type::regular)
-        return fail(Errc::invalid, "{}: not a regular file", printable(file.native()));
     const auto text = read_file(file, longest);
     if (!text)
         return std::unexpected(text.error());

@@ -266,7 +266,7 @@ Result<core::Topology> live_topology(const path& root) {
 }
 
 Result<core::Topology> topology_from_xml(const path& file) {
-    const auto xml = read_file(file, longest_xml);
+    const auto xml = read_stream(file, longest_xml);
     if (!xml)
         return std::unexpected(xml.error());
     // hwloc counts the terminating NUL.

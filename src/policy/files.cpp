@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <system_error>
 #include <utility>
 
-#include <fcntl.h>
-#include <unistd.h>
-
+#include "base/file.hpp"
 #include "base/text.hpp"
-#include "base/unique.hpp"
 #include "policy/load.hpp"
 
 namespace virtguard::policy {
@@ -22,37 +17,10 @@ std::unexpected<Error> unreadable(const fs::path& path, const std::error_code& e
     return fail(Errc::io, "{}: cannot be read: {}", one_line(path.native()), error.message());
 }
 
-std::error_code last_error() {
-    return {errno, std::generic_category()};
-}
-
-/// Stops soon after max_file_bytes: load() then says that it is too large.
-Result<PolicyText> read_text(const fs::path& path) {
-    const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!fd)
-        return unreadable(path, last_error());
-    std::string text;
-    std::array<char, 16384> buffer{};
-    while (text.size() <= max_file_bytes) {
-        const ssize_t got = ::read(fd.get(), buffer.data(), buffer.size());
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return unreadable(path, last_error());
-        if (got == 0)
-            break;
-        text.append(buffer.data(), static_cast<std::size_t>(got));
-    }
-    return PolicyText{path.native(), std::move(text)};
-}
-
-/// Not one that could keep the daemon waiting; /dev/null is how one empties a file by a link.
-Result<PolicyText> read_plain_file(const fs::path& path) {
-    std::error_code error;
-    const fs::file_status status = fs::status(path, error);
-    if (fs::exists(status) && !fs::is_regular_file(status) && !fs::is_character_file(status))
-        return fail(Errc::invalid, "{}: not a regular file", one_line(path.native()));
-    return read_text(path);
+Result<PolicyText> text_of(const fs::path& path, Result<std::string> read) {
+    if (!read)
+        return std::unexpected(std::move(read.error()));
+    return PolicyText{path.native(), *std::move(read)};
 }
 
 bool is_policy_name(std::string_view name) {
@@ -97,7 +65,7 @@ Loaded load_directory(const fs::path& directory, const core::QuestionCheck& chec
     std::vector<PolicyText> texts;
     std::vector<std::string> problems;
     const auto read = [&](const fs::path& path) {
-        auto text = read_plain_file(path);
+        auto text = text_of(path, read_file(path, max_file_bytes));
         if (text)
             texts.push_back(std::move(*text));
         else
@@ -122,7 +90,7 @@ Loaded load_directory(const fs::path& directory, const core::QuestionCheck& chec
 }
 
 Loaded load_file(const fs::path& file, const core::QuestionCheck& check) {
-    auto text = read_text(file);
+    auto text = text_of(file, read_stream(file, max_file_bytes));
     if (!text)
         return std::unexpected(std::vector{text.error().what});
     return load(std::span(&*text, 1), check);

@@ -5,6 +5,7 @@
     run_time.py VIRTGUARDD VIRTGUARDCTL
 """
 import itertools
+import os
 import threading
 
 import on_bus
@@ -187,6 +188,20 @@ class RunTime(on_bus.BusTest):
         self.assertEqual(self.property("State"), "degraded")
         self.assertIn("what was set at run time is lost", self.property("Problems")[0])
         self.assertTrue(file.with_name("run-time.damaged").exists())
+
+    def test_what_is_no_regular_file_holds_no_start_up_and_is_set_aside(self):
+        guest = self.run_folder / "guests" / "00000000-0000-4000-8000-000000000003"
+        self.assertEqual(self.hook(PREPARE, xml("new", 3, 1))[0], ADMITTED)
+        for file in (self.folder / "state/run-time", guest):
+            file.unlink(missing_ok=True)
+            os.mkfifo(file)
+        self.kill()
+        for file in (self.folder / "state/run-time", guest):
+            self.assertIn(f"{file}: not a regular file", self.log.read_text())
+            self.assertTrue(file.with_name(file.name + ".damaged").is_fifo())
+        self.set_ratio("cpu", "2")
+        self.kill()
+        self.shows(cpu="2", memory="1")
 
 
 if __name__ == "__main__":

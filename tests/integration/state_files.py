@@ -1,10 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Whatever becomes of the files that one virtguardd leaves to the next: that one starts, says so, and agrees again."""
+import os
 import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import unittest
 
@@ -81,10 +83,15 @@ class StateFiles(unittest.TestCase):
                 self.assertEqual(FILE.with_suffix(".damaged").read_bytes(), damage)
 
     def test_what_cannot_be_read_is_set_aside(self):
-        def make_folder():
-            FILE.unlink()
-            FILE.mkdir()
-        self.expect_set_aside("Is a directory", make_folder)
+        def make_socket(path):
+            with socket.socket(socket.AF_UNIX) as made:
+                made.bind(str(path))
+        for make in (pathlib.Path.mkdir, os.mkfifo, make_socket):
+            with self.subTest(make.__name__):
+                def put_in_place(make=make):
+                    FILE.unlink()
+                    make(FILE)
+                self.expect_set_aside("not a regular file", put_in_place)
 
     def test_without_any_files_libvirts_own_tell(self):
         def remove_all():

@@ -468,7 +468,7 @@ class BadInput(Case):
                        "--topology", TWO_NODES, "--pages", "x", "a.xml")
         self.bad_input("--pages 9:2Mi=1: node 9: not there; the topology's nodes are 0-1",
                        "--topology", TWO_NODES, "--pages", "9:2Mi=1", "a.xml")
-        self.bad_input("absent.toml: cannot be read: No such file or directory", "--topology", TWO_NODES,
+        self.bad_input("absent.toml: No such file or directory", "--topology", TWO_NODES,
                        "--policy", "absent.toml", "a.xml")
         self.simulator.write("bad.toml", "[overcommit]\ncpu = 0\nhugepages-2Mi = 2\n")
         status, out, err = self.simulator.run("--topology", TWO_NODES, "--policy", "bad.toml", "a.xml")

@@ -18,7 +18,7 @@ TEST_CASE("a file is read up to a limit") {
     REQUIRE_FALSE(larger.has_value());
     CHECK(larger.error().code == Errc::limit);
     CHECK(larger.error().what == folder.file("five") + ": longer than 4 B");
-    CHECK(read_file("/dev/zero", 100'000).error().code == Errc::limit);
+    CHECK(read_stream("/dev/zero", 100'000).error().code == Errc::limit);
 }
 
 TEST_CASE("a file that cannot be read says why") {
@@ -27,7 +27,24 @@ TEST_CASE("a file that cannot be read says why") {
     REQUIRE_FALSE(absent.has_value());
     CHECK(absent.error().code == Errc::not_found);
     CHECK(absent.error().what == folder.file("none") + ": No such file or directory");
-    CHECK(read_file("/", 1).error().what == "/: Is a directory");
+    CHECK(read_stream("/", 1).error().what == "/: Is a directory");
+}
+
+TEST_CASE("what is no regular file is refused, and not waited for") {
+    const Folder folder;
+    REQUIRE(::mkfifo(folder.file("fifo").c_str(), 0600) == 0);
+    REQUIRE(::mknod(folder.file("socket").c_str(), S_IFSOCK | 0600, 0) == 0);
+    fs::create_symlink(folder.file("fifo"), folder.file("link"));
+    for (const std::string& path : {folder.file("fifo"), folder.file("socket"), folder.file("link"),
+                                    folder.path().native(), std::string("/dev/zero")}) {
+        CAPTURE(path);
+        const auto text = read_file(path, 100);
+        REQUIRE_FALSE(text.has_value());
+        CHECK(text.error().code == Errc::invalid);
+        CHECK(text.error().what == path + ": not a regular file");
+    }
+    CHECK(read_file("/dev/null", 100) == "");
+    CHECK(read_file("/proc/self/comm", 100) == "unit-base\n");
 }
 
 TEST_CASE("a file is replaced whole, with the mode asked for whatever the umask") {

@@ -78,7 +78,7 @@ TEST_CASE("what cannot be read is told beside what is wrong in the rest") {
     REQUIRE(::mkfifo(folder.file("conf.d/30.toml").c_str(), 0600) == 0);
     CHECK(errors_of(load_directory(folder.path())) ==
           Lines{folder.file("conf.d/10.toml") + ": not a regular file",
-                folder.file("conf.d/20.toml") + ": cannot be read: No such file or directory",
+                folder.file("conf.d/20.toml") + ": No such file or directory",
                 folder.file("conf.d/30.toml") + ": not a regular file",
                 folder.file("virtguard.toml") +
                     ":1:8: mode: 1 is an integer: expected \"enforce\", \"observe\" or \"off\""});
@@ -98,7 +98,7 @@ TEST_CASE("a link to nowhere is an error, not an absent file") {
     fs::create_symlink("absent", folder.path() / "virtguard.toml");
     fs::create_symlink("absent", folder.path() / "conf.d");
     CHECK(errors_of(load_directory(folder.path())) ==
-          Lines{folder.file("virtguard.toml") + ": cannot be read: No such file or directory",
+          Lines{folder.file("virtguard.toml") + ": No such file or directory",
                 folder.file("conf.d") + ": cannot be read: No such file or directory"});
 }
 
@@ -110,8 +110,8 @@ TEST_CASE("too many files and too large ones are refused") {
     folder.write("conf.d/more.toml", "");
     folder.write("virtguard.toml", std::string(2 * max_file_bytes, '#'));
     CHECK(errors_of(load_directory(folder.path())) ==
-          Lines{folder.file("conf.d") + ": more than 256 files",
-                folder.file("virtguard.toml") + ": larger than 1 MiB"});
+          Lines{folder.file("virtguard.toml") + ": longer than 1 MiB",
+                folder.file("conf.d") + ": more than 256 files"});
 }
 
 TEST_CASE("a single file must be there") {
@@ -120,7 +120,7 @@ TEST_CASE("a single file must be there") {
     CHECK(load_file(folder.file("p.toml"))->mode == Mode::off);
     CHECK(load_file("/dev/null") == Policy{});
     CHECK(errors_of(load_file(folder.file("absent"))) ==
-          Lines{folder.file("absent") + ": cannot be read: No such file or directory"});
+          Lines{folder.file("absent") + ": No such file or directory"});
     CHECK(errors_of(load_file(folder.path())) ==
-          Lines{folder.path().native() + ": cannot be read: Is a directory"});
+          Lines{folder.path().native() + ": Is a directory"});
 }
