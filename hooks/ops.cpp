@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/utf8.hpp"
+
 namespace virtguard::hooks {
 
 namespace {
@@ -26,30 +28,6 @@ constexpr std::array<Row, 4> rows{{
 }};
 
 constexpr std::size_t max_name = 120;
-
-/// How many bytes the UTF-8 character at the front has; 0 if none is there, or one that could
-/// end or turn the line: C0, DEL, C1, and the separators and direction marks U+2028 to U+202E.
-std::size_t character_length(std::string_view text) noexcept {
-    const auto byte = [text](std::size_t i) -> unsigned {
-        return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
-    };
-    const unsigned lead = byte(0);
-    if (lead < 0x80)
-        return lead >= 0x20 && lead != 0x7f ? 1 : 0;
-    if (lead < 0xc2 || lead > 0xf4)
-        return 0;
-    const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-    unsigned code = lead & (0x7fU >> length);
-    for (std::size_t i = 1; i < length; ++i) {
-        if ((byte(i) & 0xc0) != 0x80)
-            return 0;
-        code = code << 6 | (byte(i) & 0x3f);
-    }
-    constexpr std::array<unsigned, 5> least{0, 0, 0xa0, 0x800, 0x10000};
-    const bool surrogate = code >= 0xd800 && code <= 0xdfff;
-    const bool turns = code >= 0x2028 && code <= 0x202e;
-    return code < least[length] || code > 0x10ffff || surrogate || turns ? 0 : length;
-}
 
 /// \xNN
 std::array<char, 4> escaped(char byte) noexcept {
@@ -77,7 +55,7 @@ bool Line::append_whole(std::string_view piece) noexcept {
 
 Line& Line::append(std::string_view text) noexcept {
     while (!text.empty()) {
-        const std::size_t length = character_length(text);
+        const std::size_t length = line_character_length(text);
         const auto code = escaped(text.front());
         const bool fits = length > 0 ? append_whole({text.data(), length})
                                      : append_whole({code.data(), code.size()});

@@ -10,6 +10,7 @@
 #include <fnmatch.h>
 
 #include "base/checked.hpp"
+#include "base/utf8.hpp"
 
 namespace virtguard {
 
@@ -214,14 +215,7 @@ bool has_control(std::string_view text) noexcept {
 
 std::string printable(std::string_view foreign) {
     constexpr std::size_t max_shown = 120;
-    std::string result;
-    for (const char c : foreign.substr(0, max_shown)) {
-        const auto byte = static_cast<unsigned char>(c);
-        if (byte >= 0x20 && byte < 0x7f)
-            result += c;
-        else
-            result += fmt::format("\\x{:02x}", byte);
-    }
+    std::string result = one_line(cut_text(foreign, max_shown));
     if (foreign.size() > max_shown)
         result += "...";
     return result;
@@ -254,11 +248,13 @@ std::string_view cut_text(std::string_view text, std::size_t max) noexcept {
 
 std::string one_line(std::string_view text) {
     std::string result;
-    for (const char c : text) {
-        if (is_control(c))
-            result += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    while (!text.empty()) {
+        const std::size_t length = line_character_length(text);
+        if (length > 0)
+            result += text.substr(0, length);
         else
-            result += c;
+            result += fmt::format("\\x{:02x}", static_cast<unsigned char>(text.front()));
+        text.remove_prefix(std::max<std::size_t>(length, 1));
     }
     return result;
 }

@@ -55,8 +55,8 @@ enum class Rounding { down, up };
 /// are compared: it is for suggesting a name in place of a mistyped one.
 [[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
 
-/// The text between quotation marks, with control characters and bytes above ASCII as \xNN and cut
-/// after 120 bytes: for showing foreign input in a message of one line.
+/// The text between quotation marks, as one_line() has it and cut after 120 bytes: for showing
+/// foreign input in a message of one line.
 [[nodiscard]] std::string quote(std::string_view foreign);
 
 /// The same, without the quotation marks: for names in messages.
@@ -74,7 +74,7 @@ enum class Rounding { down, up };
 /// The longest beginning of at most max bytes that does not end inside a UTF-8 character.
 [[nodiscard]] std::string_view cut_text(std::string_view text, std::size_t max) noexcept;
 
-/// All of it on one line: control characters as \xNN, bytes above ASCII kept, nothing cut.
+/// All of it on one line: what could end or turn it, or is no UTF-8, as \xNN; nothing is cut.
 [[nodiscard]] std::string one_line(std::string_view text);
 
 } // namespace virtguard

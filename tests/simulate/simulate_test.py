@@ -315,7 +315,7 @@ class Document(Case):
         self.assertEqual((status, document["events"][0]["event"]), (0, name))
         self.assertEqual(document["events"][0]["domain"], '"}\rü<')
         self.assertEqual(self.simulator.run("--topology", TWO_NODES, name)[:2], (
-            0, 'a"b\\c\\x0a\\x1b[31mü.xml: admitted "}\\x0d\\xc3\\xbc< (cpu 1, memory 1.08 GiB)\n'))
+            0, 'a"b\\c\\x0a\\x1b[31mü.xml: admitted "}\\x0dü< (cpu 1, memory 1.08 GiB)\n'))
 
 
 class Arguments(Case):

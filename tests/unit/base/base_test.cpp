@@ -201,6 +201,23 @@ TEST_CASE("a UUID is read with and without hyphens and shown with them") {
 TEST_CASE("foreign text is shown on one line, bounded") {
     CHECK(quote("a\nb\x1b") == "\"a\\x0ab\\x1b\"");
     CHECK(quote(std::string(500, 'x')).size() == 125);
+    CHECK(printable(std::string(119, 'x') + "\xc3\xbc") == std::string(119, 'x') + "...");
+}
+
+TEST_CASE("names are shown as they are written, and nothing of them turns the line") {
+    CHECK(printable("b\xc3\xbc"
+                    "ro \xe6\x97\xa5") == "b\xc3\xbc"
+                                          "ro \xe6\x97\xa5");
+    const auto [text, shown] = GENERATE(table<std::string, std::string>({
+        {"\xe2\x80\xae", "\\xe2\\x80\\xae"}, // U+202E, right to left
+        {"\xe2\x81\xa6", "\\xe2\\x81\\xa6"}, // U+2066, an isolate
+        {"\xe2\x80\x8f", "\\xe2\\x80\\x8f"}, // U+200F, a mark
+        {"\xc2\x9b", "\\xc2\\x9b"},          // U+009B, which begins sequences
+        {"\xc3", "\\xc3"},
+        {"\xff", "\\xff"},
+    }));
+    CHECK(printable("a" + text + "b") == "a" + shown + "b");
+    CHECK(one_line("a" + text + "b") == "a" + shown + "b");
 }
 
 TEST_CASE("checked arithmetic says when it overflows") {

@@ -84,6 +84,7 @@ TEST_CASE("a line shows what could break or turn it as \\xNN, and keeps other ch
         {"\xc2\xa0", "\xc2\xa0"},                     // U+00A0, the first after C1
         {"\xe2\x80\xa8", "\\xe2\\x80\\xa8"},          // U+2028, line separator
         {"\xe2\x80\xae", "\\xe2\\x80\\xae"},          // U+202E, right to left
+        {"\xe2\x81\xa7", "\\xe2\\x81\\xa7"},          // U+2067, the same as an isolate
         {"\xc0\x8a", "\\xc0\\x8a"},                   // overlong newline
         {"\xe0\x80\x8a", "\\xe0\\x80\\x8a"},          // the same in three bytes
         {"\xed\xa0\x80", "\\xed\\xa0\\x80"},          // surrogate
