@@ -11,9 +11,6 @@ namespace virtguard::core {
 
 namespace {
 
-/// nova's default (reserved_host_memory_mb), used when the policy names no reserve of memory.
-constexpr std::int64_t default_memory_reserve = std::int64_t{512} << 20;
-
 /// Cuts a wanted reserve to what the place has.
 void reserve(Place& place, std::int64_t wanted) {
     place.reserved = std::clamp<std::int64_t>(wanted, 0, place.capacity);

@@ -21,6 +21,9 @@
 
 namespace virtguard::core {
 
+/// nova's default (reserved_host_memory_mb), used when the policy names no reserve of memory.
+inline constexpr std::int64_t default_memory_reserve = std::int64_t{512} << 20;
+
 struct Place {
     std::int64_t capacity = 0; ///< what the hardware and kernel have there
     std::int64_t reserved = 0; ///< held back from guests, at most the capacity

@@ -2,10 +2,11 @@
 #include "ctl/overcommit.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/ratio.hpp"
 #include "base/text.hpp"
 #include "core/resource.hpp"
 #include "core/run_time.hpp"
@@ -19,18 +20,21 @@ namespace {
 
 constexpr std::string_view table = "overcommit.";
 
-/// The keys of the table. What every host has is among them, also where nobody has set it.
+/// What a key of the table is the ratio of; nothing where that is none that we know.
+std::optional<core::Resource> resource_of(const core::Setting& setting) {
+    std::string name = setting.key.substr(table.size());
+    std::erase(name, '"'); // as it has to stand in a file
+    const auto resource = core::Resource::parse(name);
+    return resource ? std::optional(*resource) : std::nullopt;
+}
+
+/// The keys of the table, in the order of status.
 std::vector<core::Setting> ratios(const json::PolicyInForce& policy) {
     std::vector<core::Setting> found;
-    for (const core::Resource& resource : {core::Resource::cpu(), core::Resource::memory()}) {
-        const std::string key = std::string(table) + resource.name();
-        if (std::ranges::find(policy.settings, key, &core::Setting::key) == policy.settings.end())
-            found.push_back({key, Ratio{}.text(), "default"});
-    }
     for (const core::Setting& setting : policy.settings)
         if (setting.key.starts_with(table))
             found.push_back(setting);
-    std::ranges::sort(found, {}, &core::Setting::key);
+    std::ranges::stable_sort(found, {}, resource_of);
     return found;
 }
 
@@ -51,7 +55,9 @@ std::string overcommit_text(const json::PolicyInForce& policy, const Screen& scr
     for (const core::Setting& setting : ratios(policy)) {
         const auto file = std::ranges::find(policy.replaced, setting.key, &core::Setting::key);
         const bool is_replaced = file != policy.replaced.end();
-        shown.add({printable(std::string_view(setting.key).substr(table.size())),
+        const auto resource = resource_of(setting);
+        shown.add({resource ? resource->name()
+                            : printable(std::string_view(setting.key).substr(table.size())),
                    printable(setting.value),
                    Cell(one_line(setting.origin), is_replaced ? Ink::warning : Ink::plain),
                    is_replaced ? one_line(fmt::format("{} ({})", file->value, file->origin)) : ""});

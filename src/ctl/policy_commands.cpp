@@ -2,12 +2,18 @@
 #include "ctl/policy_commands.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include <unistd.h>
+
+#include "base/file.hpp"
+#include "base/ratio.hpp"
 #include "base/text.hpp"
 #include "ctl/ask.hpp"
 #include "ctl/show.hpp"
@@ -61,22 +67,25 @@ std::string whole_origin(const core::Setting& setting,
                                                          file->second.value, file->second.origin));
 }
 
-/// What a reload would replace: what is set at run time stays, and what nothing sets is no key of
-/// the files.
+/// What a reload would replace: what is set at run time stays.
 std::vector<core::Setting> from_files(const json::PolicyInForce& policy) {
     const std::map<std::string, core::Setting> replaced = by_key(policy.replaced);
     std::vector<core::Setting> settings;
     for (const core::Setting& setting : policy.settings) {
         const auto file = replaced.find(setting.key);
-        if (file == replaced.end())
-            settings.push_back(setting);
-        else if (file->second.origin != "default" || !setting.key.starts_with("overcommit."))
-            settings.push_back(file->second);
+        settings.push_back(file == replaced.end() ? setting : file->second);
     }
     return settings;
 }
 
 using Change = json::PolicyChange;
+
+/// What a key has. A ratio that is not listed, as that of what no policy declares, is 1.
+std::string value_of(const std::optional<core::Setting>& setting, std::string_view key) {
+    if (setting)
+        return setting->value;
+    return key.starts_with("overcommit.") ? Ratio{}.text() : "";
+}
 
 std::vector<Change> changes(const std::vector<core::Setting>& in_force,
                             const std::vector<core::Setting>& in_files) {
@@ -87,8 +96,7 @@ std::vector<Change> changes(const std::vector<core::Setting>& in_force,
         by_key[setting.key].in_files = setting;
     std::vector<Change> changed;
     for (const auto& [key, change] : by_key)
-        if (!change.in_force || !change.in_files ||
-            change.in_force->value != change.in_files->value)
+        if (value_of(change.in_force, key) != value_of(change.in_files, key))
             changed.push_back(change);
     return changed;
 }
@@ -96,6 +104,8 @@ std::vector<Change> changes(const std::vector<core::Setting>& in_force,
 } // namespace
 
 int check_policy_files(const PolicyOptions& options) {
+    if (::access(options.path.c_str(), R_OK) != 0)
+        return failure(kernel_failure(options.path, errno).error());
     const auto loaded = load(options.path);
     if (!loaded)
         return show_errors(loaded.error());

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "policy/settings.hpp"
 
+#include <map>
 #include <string_view>
 #include <utility>
 
+#include "base/checked.hpp"
+#include "base/ratio.hpp"
 #include "base/text.hpp"
+#include "core/host.hpp"
 #include "policy/keys.hpp"
 #include "policy/values.hpp"
 
@@ -25,6 +29,30 @@ std::string duration(std::chrono::milliseconds span) {
     return toml_string(format_duration(span));
 }
 
+/// Those that nothing sets, too, of all that takes one.
+std::map<core::Resource, Ratio> ratios(const core::Policy& policy) {
+    std::map<core::Resource, Ratio> all{{core::Resource::cpu(), {}},
+                                        {core::Resource::memory(), {}}};
+    if (!policy.storage.paths.empty())
+        all.try_emplace(core::Resource::storage());
+    for (const auto& [resource, custom] : policy.resources)
+        all.try_emplace(resource);
+    for (const auto& [resource, ratio] : policy.overcommit)
+        all.insert_or_assign(resource, ratio);
+    return all;
+}
+
+/// Where it is not named, what the nodes name, or the default.
+std::int64_t reserved_memory(const core::ReservePolicy& reserve) {
+    bool is_any_named = false;
+    Int128 sum = 0;
+    for (const auto& [node, of_node] : reserve.nodes) {
+        is_any_named = is_any_named || of_node.memory;
+        sum += of_node.memory.value_or(0);
+    }
+    return reserve.memory.value_or(is_any_named ? saturate(sum) : core::default_memory_reserve);
+}
+
 class Settings {
   public:
     explicit Settings(const core::Policy& policy) : policy_(policy) {}
@@ -32,7 +60,7 @@ class Settings {
     std::vector<core::Setting> list() && {
         add("mode",
             toml_string(policy_.maintenance ? "maintenance" : core::mode_name(policy_.mode)));
-        for (const auto& [resource, ratio] : policy_.overcommit)
+        for (const auto& [resource, ratio] : ratios(policy_))
             add(fmt::format("overcommit.{}", toml_key(resource.name())), ratio.text());
         for (const auto& [resource, mode] : policy_.resource_mode)
             add(fmt::format("resource-mode.{}", toml_key(resource.name())),
@@ -98,8 +126,7 @@ class Settings {
     void add_reserve() {
         const core::ReservePolicy& reserve = policy_.reserve;
         add("reserve.cpus", toml_string(reserve.cpus.text()));
-        if (reserve.memory)
-            add("reserve.memory", size(*reserve.memory));
+        add("reserve.memory", size(reserved_memory(reserve)));
         for (const auto& [node, of_node] : reserve.nodes) {
             if (of_node.memory)
                 add(fmt::format("reserve.node.{}.memory", node), size(*of_node.memory));

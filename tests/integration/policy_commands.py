@@ -36,6 +36,16 @@ class Policy(alone.DaemonTest):
         self.assertRegex(lines["overcommit.cpu"], f"^overcommit.cpu = 3 +# {self.policy}:3$")
         self.assertRegex(lines["hook.timeout"], '^hook.timeout = "2s" +# default$')
 
+    def test_what_nothing_sets_is_shown_with_its_default(self):
+        self.policy.write_text('storage.paths = ["/"]\n[resource.licences]\ncapacity = 5\ndemand = "1"\n[reserve.node.0]\nmemory = "1GiB"\n')
+        self.start()
+        lines = self.lines()
+        for key, value in (("overcommit.cpu", "1"), ("overcommit.memory", "1"), ("overcommit.ephemeral-storage", "1"),
+                           ("overcommit.licences", "1"), ("reserve.memory", '"1Gi"')):
+            self.assertRegex(lines[key], f"^{key} = {value} +# default$")
+        rows = self.ctl("overcommit").stdout.splitlines()
+        self.assertEqual([row.split()[0] for row in rows], ["RESOURCE", "cpu", "memory", "ephemeral-storage", "licences"])
+
     def test_what_is_shown_is_a_policy_that_changes_nothing(self):
         self.start()
         shown = self.folder / "shown.toml"
@@ -50,9 +60,10 @@ class Policy(alone.DaemonTest):
         done = self.diff(self.policy.parent)
         self.assertEqual((done.returncode, done.stdout), (
             1, f'- mode = "observe"  # {self.policy}:1\n+ mode = "enforce"  # default\n'
-               f"+ overcommit.memory = 1.5  # {self.policy}:2\n"))
+               f"- overcommit.memory = 1  # default\n+ overcommit.memory = 1.5  # {self.policy}:2\n"))
         changes = json.loads(self.diff("--json", self.policy.parent).stdout)["changes"]
-        self.assertEqual(changes[1], {"in_force": None, "in_files": {
+        self.assertEqual(changes[1], {
+            "in_force": {"key": "overcommit.memory", "value": "1", "origin": "default"}, "in_files": {
             "key": "overcommit.memory", "value": "1.5", "origin": f"{self.policy}:2"}})
         daemon.send_signal(signal.SIGHUP)
         self.wait_for(lambda: self.diff(self.policy.parent).returncode == 0, "in force")
@@ -79,6 +90,11 @@ class Policy(alone.DaemonTest):
         self.assertEqual(len(json.loads(self.show("--json").stdout)["problems"]), 1)
         self.assertEqual(self.diff(self.policy.parent).returncode, 2)
 
+    def test_a_file_that_cannot_be_read_is_no_bad_policy(self):
+        done = self.ctl("policy", "check", self.folder / "absent")
+        self.assertEqual((done.returncode, done.stderr), (
+            2, f"virtguardctl: {self.folder}/absent: No such file or directory\n"))
+
     def test_check_asks_nobody(self):
         done = self.ctl("policy", "check", self.policy.parent)
         self.assertEqual((done.returncode, done.stdout),
@@ -89,7 +105,6 @@ class Policy(alone.DaemonTest):
         self.assertTrue(done.stderr.startswith(f"virtguardctl: {self.policy}:1:8: mode: "), done.stderr)
         self.policy.write_text('[reserve.node.999]\nmemory = "1GiB"\n')
         self.assertEqual(self.ctl("policy", "check", self.policy).returncode, 1)
-        self.assertEqual(self.ctl("policy", "check", self.folder / "absent").returncode, 1)
 
 
 if __name__ == "__main__":

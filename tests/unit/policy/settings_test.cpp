@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <iterator>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <catch2/catch.hpp>
 
@@ -113,6 +115,19 @@ core::Policy without_origins(core::Policy policy) {
     return policy;
 }
 
+/// With what has a value also where nothing gives one.
+core::Policy spelt_out(core::Policy policy) {
+    using core::Resource;
+    for (const Resource& resource : {Resource::cpu(), Resource::memory()})
+        policy.overcommit.try_emplace(resource);
+    if (!policy.storage.paths.empty())
+        policy.overcommit.try_emplace(Resource::storage());
+    for (const auto& [resource, custom] : policy.resources)
+        policy.overcommit.try_emplace(resource);
+    policy.reserve.memory = policy.reserve.memory.value_or(std::int64_t{512} << 20);
+    return without_origins(std::move(policy));
+}
+
 /// Whether a key is one of a path with placeholders, by its fixed parts.
 bool is_of(std::string_view key, std::string_view path) {
     const std::size_t placeholder = path.find('<');
@@ -135,7 +150,15 @@ TEST_CASE("the settings of a policy are a file that gives it") {
     const core::Policy policy =
         loaded(GENERATE(as<std::string_view>{}, "", everything, "memory.overhead = \"none\"",
                         "scheduler.accept.cortex = {}"));
-    CHECK(without_origins(loaded(file_of(policy))) == without_origins(policy));
+    CHECK(without_origins(loaded(file_of(policy))) == spelt_out(policy));
+}
+
+TEST_CASE("the reserve of memory is what the nodes name where it is not named itself") {
+    const core::Policy policy = loaded("[reserve.node.0]\nmemory = \"1GiB\"\n"
+                                       "[reserve.node.2]\nmemory = \"512MiB\"\n");
+    const auto settings = policy::settings(policy);
+    const auto memory = std::ranges::find(settings, "reserve.memory", &Setting::key);
+    CHECK(*memory == Setting{"reserve.memory", "\"1536Mi\"", "default"});
 }
 
 TEST_CASE("a key that was added was not among the settings") {
@@ -158,5 +181,5 @@ TEST_CASE("a setting says who set it") {
     CHECK(origin_of(policy, "overcommit.cpu") == "file:3");
     CHECK(origin_of(policy, "scheduler.accept.cortex.match") == "file:4");
     CHECK(origin_of(policy, "hook.timeout") == "default");
-    CHECK(origin_of(policy, "overcommit.memory") == "absent");
+    CHECK(origin_of(policy, "overcommit.memory") == "default");
 }
