@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ctl/outcome_screen.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <set>
+#include <vector>
 
 #include "base/text.hpp"
 #include "ctl/amounts.hpp"
@@ -71,18 +74,40 @@ Cell fit_cell(const core::Resource& resource, std::int64_t largest, std::int64_t
             all ? Ink::good : Ink::bad};
 }
 
+/// Something that a domain needs, and how much of it would fit.
+struct Column {
+    std::string title;
+    core::Resource resource;
+    std::int64_t demand = 0;
+    core::Fit fit{};
+};
+
+/// Of what the host has nothing of, nothing fits.
+std::vector<Column> columns_of(const core::Outcome& outcome) {
+    std::vector<Column> columns;
+    for (const auto& [resource, demand] : outcome.demand) {
+        const auto fit = std::ranges::find(outcome.fits, resource, &core::Fit::resource);
+        columns.push_back(
+            {resource.name(), resource, demand, fit == outcome.fits.end() ? core::Fit{} : *fit});
+    }
+    for (const core::Reason& reason : outcome.reasons) // pages of whatever size
+        if (reason.code == core::Code::no_such_page_size && !reason.resource)
+            columns.push_back({"hugepages", core::Resource::memory(), reason.requested});
+    return columns;
+}
+
 /// A column for each resource; a row for each node where some of it may lie.
 std::string fits_table(const core::Outcome& outcome, const Screen& screen) {
+    const std::vector<Column> resources = columns_of(outcome);
     std::vector<TableColumn> columns{{""}};
     std::vector<Cell> needs{Cell("needs")};
     std::vector<Cell> fits{Cell("would fit")};
     std::set<int> nodes;
-    for (const core::Fit& fit : outcome.fits) {
-        columns.push_back({fit.resource.name(), Align::right});
-        const std::int64_t demand = amount_of(outcome.demand, fit.resource);
-        needs.emplace_back(amount(fit.resource, demand, Rounding::up));
-        fits.push_back(fit_cell(fit.resource, fit.largest, demand));
-        for (const auto& [node, largest] : fit.per_node)
+    for (const Column& each : resources) {
+        columns.push_back({each.title, Align::right});
+        needs.emplace_back(amount(each.resource, each.demand, Rounding::up));
+        fits.push_back(fit_cell(each.resource, each.fit.largest, each.demand));
+        for (const auto& [node, largest] : each.fit.per_node)
             nodes.insert(node);
     }
     Table table(std::move(columns));
@@ -90,12 +115,11 @@ std::string fits_table(const core::Outcome& outcome, const Screen& screen) {
     table.add(std::move(fits));
     for (const int node : nodes) {
         std::vector<Cell> row{fmt::format("on node {} alone", node)};
-        for (const core::Fit& fit : outcome.fits) {
-            const auto there = fit.per_node.find(node);
-            row.push_back(there == fit.per_node.end()
+        for (const Column& each : resources) {
+            const auto there = each.fit.per_node.find(node);
+            row.push_back(there == each.fit.per_node.end()
                               ? Cell("-", Ink::faint)
-                              : fit_cell(fit.resource, there->second,
-                                         amount_of(outcome.demand, fit.resource)));
+                              : fit_cell(each.resource, there->second, each.demand));
         }
         table.add(std::move(row));
     }

@@ -38,6 +38,26 @@ core::Outcome admitted(std::vector<core::Reason> reasons = {}) {
 
 } // namespace
 
+TEST_CASE("what the host has nothing of is shown as what does not fit") {
+    core::Outcome outcome{
+        .name = "db",
+        .admitted = false,
+        .demand = {{Resource::cpu(), 2}, {Resource::hugepages(gib), 2 * gib}},
+        .fits = {{.resource = Resource::cpu(), .largest = 2, .per_node = {{0, 2}}}}};
+    const std::string sized = outcome_text(outcome);
+    CHECK(sized.substr(sized.find("\n\n") + 2) == "                cpu hugepages-1Gi\n"
+                                                  "needs             2         2 GiB\n"
+                                                  "would fit         2             0\n"
+                                                  "on node 0 alone   2             -\n");
+    outcome.demand.erase(Resource::hugepages(gib));
+    outcome.reasons = {{.code = core::Code::no_such_page_size, .requested = gib, .text = "none"}};
+    const std::string of_any_size = outcome_text(outcome);
+    CHECK(of_any_size.substr(of_any_size.find("\n\n") + 2) == "                cpu hugepages\n"
+                                                              "needs             2     1 GiB\n"
+                                                              "would fit         2         0\n"
+                                                              "on node 0 alone   2         -\n");
+}
+
 TEST_CASE("a table is as wide as its cells, numbers to the right") {
     Table table({{"NAME"}, {"SIZE", Align::right}});
     table.add({"a", "1"});
