@@ -46,7 +46,7 @@ std::string recent_text(const std::vector<core::DecidedStart>& starts, const Scr
     if (starts.empty())
         return "no start has been decided since virtguardd began\n";
     Table table({{"TIME"},
-                 {"DOMAIN"},
+                 {"DOMAIN", Align::left, Shown::always, /*wraps=*/true},
                  {"SCHEDULER", Align::left, Shown::wide},
                  {"VERDICT"},
                  {"REASONS", Align::left, Shown::always, /*wraps=*/true}});

@@ -13,6 +13,7 @@
 #include "ctl/file.hpp"
 #include "ctl/show.hpp"
 #include "ctl/table.hpp"
+#include "loop/loop.hpp"
 #include "json/document.hpp"
 
 namespace virtguard::ctl {
@@ -61,7 +62,8 @@ std::string shown_text(const core::ShownAmounts& amounts) {
     for (const auto& [part, value] : amounts) {
         const auto resource = core::Resource::parse(part.substr(0, part.find('@')));
         text += fmt::format("{}{} {}", text.empty() ? "" : ", ", printable(part),
-                            resource ? amount(*resource, value) : fmt::format("{}", value));
+                            resource ? amount(*resource, value, Rounding::up)
+                                     : fmt::format("{}", value));
     }
     return text.empty() ? "nothing" : text;
 }
@@ -75,20 +77,29 @@ std::string for_text(const core::ReservationReport& reservation) {
     return text.empty() ? "any of its guests" : text;
 }
 
+/// One that is past is still there where virtguardd does not trust the clock.
+Cell expiry_cell(const core::ReservationReport& reservation, WallTime now) {
+    if (!reservation.expiry)
+        return "never";
+    const std::string time = core::time_text(*reservation.expiry);
+    return *reservation.expiry > now ? Cell(time) : Cell(time + " (past)", Ink::warning);
+}
+
 } // namespace
 
 std::string reservations_text(const std::vector<core::ReservationReport>& reservations,
-                              const Screen& screen) {
+                              WallTime now, const Screen& screen) {
+    if (reservations.empty() && screen.width > 0)
+        return "no reservations\n";
     Table table({{"OWNER"},
                  {"NAME"},
                  {"ASKED", Align::left, Shown::always, /*wraps=*/true},
                  {"STILL BOOKED", Align::left, Shown::always, /*wraps=*/true},
-                 {"EXPIRES"},
-                 {"FOR", Align::left, Shown::wide, /*wraps=*/true}});
+                 {"EXPIRES", Align::left, Shown::always, /*wraps=*/true},
+                 {"FOR", Align::left, Shown::always, /*wraps=*/true}});
     for (const core::ReservationReport& each : reservations)
         table.add({printable(each.id.owner), printable(each.id.name), shown_text(each.asked),
-                   shown_text(each.booked), each.expiry ? core::time_text(*each.expiry) : "never",
-                   for_text(each)});
+                   shown_text(each.booked), expiry_cell(each, now), for_text(each)});
     return table.text(screen);
 }
 
@@ -111,9 +122,9 @@ int list_reservations(const ReservationOptions& options) {
     const auto status = ask_status(options.socket);
     if (!status)
         return failure(status.error());
-    print(options.json
-              ? json::reservations_document(status->content) + "\n"
-              : reservations_text(status->content.reservations, standard_output(options.colour)));
+    print(options.json ? json::reservations_document(status->content) + "\n"
+                       : reservations_text(status->content.reservations, loop::wall_time(),
+                                           standard_output(options.colour)));
     return exit_ok;
 }
 

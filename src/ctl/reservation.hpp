@@ -24,9 +24,10 @@ struct ReservationOptions {
     ColourWish colour = ColourWish::automatic;
 };
 
-/// What is reserved, what of it is left, and until when.
+/// What is reserved, what of it is left, and until when. Now is what time it is.
 [[nodiscard]] std::string
-reservations_text(const std::vector<core::ReservationReport>& reservations, const Screen& screen);
+reservations_text(const std::vector<core::ReservationReport>& reservations, WallTime now,
+                  const Screen& screen);
 
 [[nodiscard]] int add_reservation(const ReservationOptions& options);
 [[nodiscard]] int renew_reservation(const ReservationOptions& options);

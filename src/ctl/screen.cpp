@@ -40,11 +40,11 @@ Screen standard_output(ColourWish wish) {
     if (wish == ColourWish::automatic)
         screen.colour = is_terminal && environment("NO_COLOR").empty() &&
                         environment("TERM") != "dumb" && !environment("TERM").empty();
+    // Of the locale only the character set, which tables measure text by.
+    std::setlocale(LC_CTYPE, "");
     if (!is_terminal)
         return screen;
     screen.width = terminal_width();
-    // Of the locale only the character set, which libsmartcols measures text by, too.
-    std::setlocale(LC_CTYPE, "");
     screen.blocks = std::string_view(::nl_langinfo(CODESET)) == "UTF-8";
     return screen;
 }

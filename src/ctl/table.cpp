@@ -3,7 +3,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cwchar>
 #include <new>
+#include <numeric>
+#include <string_view>
+#include <utility>
 
 #include <libsmartcols/libsmartcols.h>
 
@@ -27,27 +31,86 @@ T* check(T* made) {
 
 using TablePtr = CPtr<libscols_table, scols_unref_table>;
 
-/// How many columns of the screen it takes. All that is shown is ASCII and block characters.
-std::size_t width_of(std::string_view text) {
-    return static_cast<std::size_t>(std::ranges::count_if(
-        text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U; }));
+/// One character: its bytes, and how many columns of the screen it takes.
+struct Character {
+    std::size_t bytes = 1;
+    std::size_t width = 1;
+};
+
+/// By the locale's character set; where that does not know it, as one of UTF-8 would be.
+Character first_character(std::string_view text) {
+    wchar_t letter = 0;
+    std::mbstate_t state{};
+    const std::size_t bytes = std::mbrtowc(&letter, text.data(), text.size(), &state);
+    if (bytes == 0 || bytes > text.size())
+        return {1, (static_cast<unsigned char>(text.front()) & 0xc0U) == 0x80U ? 0U : 1U};
+    return {bytes, static_cast<std::size_t>(std::max(::wcwidth(letter), 0))};
 }
 
-/// The text in lines of at most so many columns, broken between words where that is possible.
+/// How many columns of the screen it takes.
+std::size_t width_of(std::string_view text) {
+    std::size_t width = 0;
+    while (!text.empty()) {
+        const Character first = first_character(text);
+        width += first.width;
+        text.remove_prefix(first.bytes);
+    }
+    return width;
+}
+
+/// How many bytes of a text fit into so many columns; never none.
+std::size_t fitting(std::string_view text, std::size_t width) {
+    std::size_t end = 0;
+    std::size_t shown = 0;
+    while (end < text.size()) {
+        const Character next = first_character(text.substr(end));
+        shown += next.width;
+        if (shown > width && end > 0)
+            break;
+        end += next.bytes;
+    }
+    return end;
+}
+
+/// The text in lines of at most so many columns, broken between words where that is possible, or
+/// else behind a hyphen.
 std::string broken(std::string_view text, std::size_t width) {
     std::string result;
     while (width_of(text) > width) {
-        std::size_t end = 0; // of what fits
-        for (std::size_t shown = 0; shown <= width; ++end)
-            shown += width_of(text.substr(end, 1));
-        --end;
+        const std::size_t end = fitting(text, width);
         const std::size_t space = text.rfind(' ', end);
         const bool has_space = space != std::string_view::npos && space > 0;
-        result += text.substr(0, has_space ? space : end);
+        const std::size_t hyphen = text.substr(0, end).rfind('-');
+        const bool has_hyphen = hyphen != std::string_view::npos && hyphen > 0;
+        const std::size_t cut = has_space ? space : has_hyphen ? hyphen + 1 : end;
+        result += text.substr(0, cut);
         result += '\n';
-        text.remove_prefix(has_space ? space + 1 : end);
+        text.remove_prefix(has_space ? cut + 1 : cut);
     }
     return result += text;
+}
+
+std::size_t longest_word(std::string_view text) {
+    std::size_t longest = 0;
+    while (!text.empty()) {
+        const std::string_view word = text.substr(0, text.find(' '));
+        longest = std::max(longest, width_of(word));
+        text.remove_prefix(std::min(word.size() + 1, text.size()));
+    }
+    return longest;
+}
+
+/// What each gets of so many columns: at most what it wants, and else as much as any other.
+std::vector<std::size_t> shared_out(std::size_t columns, std::vector<std::size_t> wanted) {
+    std::vector<std::size_t> by_want(wanted.size());
+    std::iota(by_want.begin(), by_want.end(), std::size_t{0});
+    std::ranges::sort(by_want, {}, [&](std::size_t index) { return wanted[index]; });
+    for (std::size_t i = 0; i < by_want.size(); ++i) {
+        std::size_t& got = wanted[by_want[i]];
+        got = std::min(got, columns / (by_want.size() - i));
+        columns -= got;
+    }
+    return wanted;
 }
 
 TablePtr make_table(const Screen& screen, const std::vector<TableColumn>& columns,
@@ -120,19 +183,34 @@ Table::Layout Table::layout(const Screen& screen) const {
     return layout;
 }
 
-/// Those that wrap get what the others leave, in proportion to what they would take.
+/// Those that wrap share what the others leave: first what their longest words take, then the rest.
 void Table::break_columns(Layout& layout, std::size_t width) const {
     std::size_t left = width - std::min(width, (layout.columns.size() - 1) * layout.gap);
-    std::size_t wanted = 0;
+    std::vector<std::size_t> wrapping;
     for (const std::size_t index : layout.columns)
         if (columns_[index].wraps)
-            wanted += width_of_column(index);
+            wrapping.push_back(index);
         else
             left -= std::min(left, width_of_column(index));
-    for (const std::size_t index : layout.columns)
-        if (columns_[index].wraps)
-            layout.widths[index] =
-                std::max(width_of_column(index) * left / wanted, width_of(columns_[index].title));
+    std::vector<std::size_t> words;
+    for (const std::size_t index : wrapping)
+        words.push_back(longest_word_of_column(index));
+    const std::vector<std::size_t> least = shared_out(left, words);
+    left -= std::accumulate(least.begin(), least.end(), std::size_t{0});
+    std::vector<std::size_t> more;
+    for (std::size_t i = 0; i < wrapping.size(); ++i)
+        more.push_back(width_of_column(wrapping[i]) - least[i]);
+    more = shared_out(left, std::move(more));
+    for (std::size_t i = 0; i < wrapping.size(); ++i)
+        layout.widths[wrapping[i]] =
+            std::max(least[i] + more[i], width_of(columns_[wrapping[i]].title));
+}
+
+std::size_t Table::longest_word_of_column(std::size_t index) const {
+    std::size_t longest = width_of(columns_[index].title);
+    for (const auto& row : rows_)
+        longest = std::max(longest, longest_word(row[index].text));
+    return longest;
 }
 
 std::size_t Table::width_of_column(std::size_t index) const {

@@ -63,6 +63,7 @@ class Table {
     [[nodiscard]] Layout layout(const Screen& screen) const;
     void break_columns(Layout& layout, std::size_t width) const;
     [[nodiscard]] std::size_t width_of_column(std::size_t index) const;
+    [[nodiscard]] std::size_t longest_word_of_column(std::size_t index) const;
 
     std::vector<TableColumn> columns_;
     std::vector<std::vector<Cell>> rows_;

@@ -287,11 +287,36 @@ TEST_CASE("reservations are shown with what is left of them, when they end, and 
                               .match = "true()",
                               .expiry = end},
                              {.id = {"kube\n", "b"}, .asked = {{"hugepages-2Mi", gib}}}},
-                            {}) ==
+                            end - std::chrono::seconds(1), {}) ==
           "OWNER    NAME ASKED                   STILL BOOKED EXPIRES                 FOR\n"
           "cortex   a    cpu 4, memory@1 1.5 GiB cpu 1        2026-11-30 12:42:12 UTC "
           "00000000-0000-4000-8000-000000000001, true()\n"
           "kube\\x0a b    hugepages-2Mi 1 GiB     nothing      never                   "
           "any of its guests\n");
-    CHECK(reservations_text({}, {}) == "");
+    CHECK(reservations_text({}, end, {}) == "");
+    CHECK(reservations_text({}, end, {.width = 80}) == "no reservations\n");
+}
+
+TEST_CASE("a reservation that should have ended says so, and amounts are not less than they are") {
+    const WallTime end(std::chrono::seconds(1796042532));
+    CHECK(reservations_text(
+              {{.id = {"cortex", "a"}, .asked = {{"memory", gib + 1}}, .expiry = end}}, end, {}) ==
+          "OWNER  NAME ASKED           STILL BOOKED EXPIRES                        FOR\n"
+          "cortex a    memory 1.01 GiB nothing      2026-11-30 12:42:12 UTC (past) any of its "
+          "guests\n");
+}
+
+TEST_CASE("on a narrow terminal all of a reservation is shown, and no word is broken that fits") {
+    const Uuid uuid = Uuid::parse("00000000-0000-4000-8000-000000000001").value();
+    const WallTime end(std::chrono::seconds(1796042532));
+    CHECK(reservations_text({{.id = {"cortex", "spot"},
+                              .asked = {{"cpu", 4}, {"memory@1", gib}},
+                              .booked = {{"cpu", 1}},
+                              .uuids = {uuid},
+                              .expiry = end}},
+                            end - std::chrono::seconds(1), {.width = 70}) ==
+          "OWNER  NAME ASKED    STILL BOOKED EXPIRES    FOR\n"
+          "cortex spot cpu 4,   cpu 1        2026-11-30 00000000-0000-4000-8000-\n"
+          "            memory@1              12:42:12   000000000001\n"
+          "            1 GiB                 UTC        \n");
 }
