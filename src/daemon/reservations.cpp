@@ -35,6 +35,27 @@ std::string left_text(const std::vector<core::Piece>& booked, const core::Host& 
     return text.empty() ? "nothing" : text;
 }
 
+/// What of a booking guests draw at once, of which a refusal does not speak: "; cpu: 100 vCPUs
+/// asked for, 2 vCPUs of it drawn by guests at once"
+std::string drawn_text(const core::Decision& decision, const core::Quantities& asked,
+                       const core::Host& host) {
+    std::string text;
+    for (const core::Reason& reason : decision.reasons) {
+        if (!reason.resource || !reason.nodes.empty() || reason.requested == 0)
+            continue;
+        const auto all = asked.find(*reason.resource);
+        if (all == asked.end() || all->second <= reason.requested)
+            continue;
+        const auto amount = [&](std::int64_t value) {
+            return core::amount_text(host, *reason.resource, value, Rounding::up);
+        };
+        text += fmt::format("; {}: {} asked for, {} of it drawn by guests at once",
+                            reason.resource->name(), amount(all->second),
+                            amount(all->second - reason.requested));
+    }
+    return text;
+}
+
 const core::Expiry* expiry_of(const core::Order& order) {
     if (const auto* reserve = std::get_if<core::Reserve>(&order))
         return &reserve->expiry;
@@ -169,8 +190,9 @@ Result<> Reservations::apply(core::Order& order) {
         return possible;
     if (const core::Expiry* expiry = expiry_of(order))
         if (const auto* end = std::get_if<WallTime>(expiry);
-            end != nullptr && *end <= loop::wall_time() && trusts_clock())
-            return fail(Errc::invalid, "expiry: {} is past", core::time_text(*end));
+            end != nullptr && *end <= loop::wall_time())
+            return fail(Errc::invalid, "expiry: {} is past: it is {} here", core::time_text(*end),
+                        core::time_text(loop::wall_time()));
     if (auto* reserve = std::get_if<core::Reserve>(&order))
         return book(*reserve);
     if (const auto* cancel = std::get_if<core::CancelReservation>(&order))
@@ -190,12 +212,14 @@ Result<> Reservations::book(core::Reserve& order) {
         if (auto checked = domxml::check_question(*question); !checked)
             return fail(Errc::invalid, "match: {}", checked.error().what);
     using IfShort = core::Guard::IfShort;
+    const core::Demand asked = core::make_demand(order.booking, guard_.host(), guard_.policy());
     const auto decision =
         guard_.reserve(order.id, order.booking, order.force ? IfShort::book : IfShort::refuse);
     if (!decision)
         return std::unexpected(decision.error());
     if (!decision->admitted() && !order.force)
-        return fail(Errc::refused, "{}", core::refusing_text(*decision));
+        return fail(Errc::refused, "{}{}", core::refusing_text(*decision),
+                    drawn_text(*decision, asked.total(), guard_.host()));
     for (const core::Reason& reason : decision->reasons)
         log(Level::warning, "{} is made although {}", name_of(order.id), one_line(reason.text));
     return {};
@@ -207,6 +231,7 @@ bool Reservations::trusts_clock() {
 }
 
 void Reservations::end_those_over() {
+    tell_overdue();
     core::RunTime values = store_.values();
     core::Now now{.boot = loop::now()};
     if (trusts_clock()) {
@@ -229,6 +254,25 @@ void Reservations::end_those_over() {
     arm();
 }
 
+/// So that it is seen when one comes to be overdue, or no longer is.
+void Reservations::tell_overdue() {
+    if (auto now = overdue(); now != overdue_) {
+        overdue_ = std::move(now);
+        changed_();
+    }
+}
+
+/// Those that would have ended by now, were the clock known to be right.
+std::set<core::ReservationId> Reservations::overdue() const {
+    std::set<core::ReservationId> found;
+    if (was_right_ || clock_is_right_())
+        return found;
+    for (const auto& [id, each] : store_.values().reservations)
+        if (!each.end && each.expiry && *each.expiry <= loop::wall_time())
+            found.insert(id);
+    return found;
+}
+
 void Reservations::arm() {
     core::Now now{.boot = loop::now()};
     if (trusts_clock())
@@ -241,6 +285,11 @@ void Reservations::arm() {
 
 std::vector<std::string> Reservations::problems() const {
     std::vector<std::string> problems;
+    for (const core::ReservationId& id : overdue())
+        problems.push_back(
+            fmt::format("{}: its time is past, and it ends only when the kernel says that the "
+                        "clock is synchronised",
+                        name_of(id)));
     for (const auto& [id, each] : store_.values().reservations)
         for (const core::Resource& resource : core::undeclared(each.booking, guard_.policy()))
             problems.push_back(

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -45,7 +46,7 @@ class Reservations {
     /// reservation that is made then is not.
     void carry_out(core::Order order, const core::Setter& by, RunTimeStore::Kept done);
 
-    /// What of the reservations is not booked, and why, a line each.
+    /// What of the reservations is not booked, which do not end, and why, a line each.
     [[nodiscard]] std::vector<std::string> problems() const;
 
   private:
@@ -65,6 +66,8 @@ class Reservations {
     [[nodiscard]] Result<> book(core::Reserve& order);
     [[nodiscard]] bool trusts_clock();
     void end_those_over();
+    void tell_overdue();
+    [[nodiscard]] std::set<core::ReservationId> overdue() const;
     void arm();
 
     core::Guard& guard_;
@@ -72,6 +75,7 @@ class Reservations {
     StorageWatch* storage_ = nullptr;
     ClockIsRight clock_is_right_;
     bool was_right_ = false;
+    std::set<core::ReservationId> overdue_; ///< as they were last told
     std::function<void()> changed_;
     std::optional<loop::Timer> timer_;
 };

@@ -1374,16 +1374,32 @@ TEST_CASE("as long as the clock is not known to be right, no reservation ends") 
     bench.clock_is_right = [] { return false; };
     bench.start();
     core::ReserveWords words = spot(6);
-    words.expiry = in(-1h);
+    words.expiry = in(100ms);
     CHECK(reserve(bench, words) == "");
-    const Instant later = after(100ms);
+    CHECK(bench.status().problems.empty());
+    const Instant later = after(200ms);
     bench.run_until([&] { return loop::now() > later; });
     CHECK(reserved(bench) == "spot 6/6");
     bench.start(); // still not
     CHECK(reserved(bench) == "spot 6/6");
+    CHECK(bench.status().problems ==
+          std::vector<std::string>{"reservation spot of cortex: its time is past, and it ends only "
+                                   "when the kernel says that the clock is synchronised"});
     bench.clock_is_right = [] { return true; };
     bench.start(); // it is, by now
     bench.run_until([&] { return reserved(bench).empty(); });
+    CHECK(bench.status().problems.empty());
+}
+
+TEST_CASE("what is past is not reserved, whether the clock is right or not") {
+    Bench bench(open_to_all);
+    bench.clock_is_right = [] { return false; };
+    bench.start();
+    core::ReserveWords words = spot(6);
+    words.expiry = in(-1h);
+    CHECK(reserve(bench, words).starts_with("error: expiry: "));
+    bench.clock_is_right = [] { return true; };
+    bench.start();
     CHECK(reserve(bench, words).starts_with("error: expiry: "));
     CHECK(reserved(bench) == "");
 }
@@ -1456,6 +1472,15 @@ TEST_CASE("a guest that was there before a reservation ate it") {
     named.uuids = {uuid_of_web};
     CHECK(reserve(bench, named) == "");
     CHECK(reserved(bench) == "of-web-1 1/4, spot 0/4");
+}
+
+TEST_CASE("a refusal of what guests would draw on at once tells how much was asked, too") {
+    Bench bench(open_to_all);
+    (void)bench.send(reconnect, owned_xml(1, 3));
+    core::ReserveWords named = spot(12);
+    named.uuids = {uuid_of_web};
+    CHECK(reserve(bench, named) == "refused: memory: needs 9 GiB, 5 GiB free of 8 GiB; memory: 12 "
+                                   "GiB asked for, 3 GiB of it drawn by guests at once");
 }
 
 TEST_CASE("a guest whose reservation had ended drew on another, also for the next daemon") {
