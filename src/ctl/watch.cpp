@@ -4,13 +4,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <map>
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/text.hpp"
 #include "bus/follower.hpp"
 #include "bus/names.hpp"
+#include "core/resource.hpp"
 #include "ctl/recent.hpp"
 #include "ctl/show.hpp"
 #include "loop/loop.hpp"
@@ -34,10 +37,15 @@ std::string_view past_tense(core::Verdict verdict) {
     std::unreachable();
 }
 
-/// "cpu 3, memory 1.25"
+/// "cpu 3, memory 1.25", in the order of status.
 std::string ratios_text(const std::map<std::string, std::string>& ratios) {
+    std::vector<std::pair<std::string, std::string>> ordered(ratios.begin(), ratios.end());
+    std::ranges::stable_sort(ordered, {}, [](const auto& each) {
+        const auto resource = core::Resource::parse(each.first);
+        return resource ? std::optional(*resource) : std::nullopt;
+    });
     std::string text;
-    for (const auto& [resource, ratio] : ratios)
+    for (const auto& [resource, ratio] : ordered)
         text +=
             fmt::format("{}{} {}", text.empty() ? "" : ", ", printable(resource), printable(ratio));
     return text;

@@ -340,8 +340,8 @@ std::vector<std::string> Service::problems() const {
         for (std::string& problem : storage_->problems())
             problems.push_back(std::move(problem));
     if (const std::size_t guests = guard_.unasked_guests(); guests > 0)
-        problems.push_back(fmt::format(
-            "policy: {} of the guests were not asked yet what it asks of their XML", guests));
+        problems.push_back(
+            fmt::format("policy: guests not asked yet what it asks of their XML: {}", guests));
     if (reservations_)
         for (std::string& problem : reservations_->problems())
             problems.push_back(std::move(problem));

@@ -43,6 +43,14 @@ TEST_CASE("a host that comes is told with what is not as it should be") {
                 "problem: policy: no\\x0asuch key", "cpu is over capacity"});
 }
 
+TEST_CASE("ratios are told in the order of the status") {
+    HeardHost now = host;
+    now.overcommit = {{"hugepages-2Mi", "1"}, {"memory", "2"}, {"a/gpu", "1"}, {"cpu", "3"}};
+    CHECK(ctl::host_texts(nullptr, now, {}) ==
+          Lines{"virtguardd 1.2 is ready: mode enforce, overcommit cpu 3, memory 2, "
+                "hugepages-2Mi 1, a/gpu 1"});
+}
+
 TEST_CASE("of a host that is known only what has changed is told") {
     CHECK(changes(host, host).empty());
     HeardHost now = host;
