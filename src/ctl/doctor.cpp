@@ -2,14 +2,17 @@
 #include "ctl/doctor.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/text.hpp"
+#include "bus/names.hpp"
 #include "ctl/ask.hpp"
 #include "ctl/host_checks.hpp"
 #include "ctl/show.hpp"
+#include "loop/loop.hpp"
 #include "virt/domains.hpp"
 #include "json/document.hpp"
 
@@ -40,9 +43,12 @@ std::vector<Finding> check_daemon(const Result<Said<core::Status>>& said) {
                  .text = said.error().what,
                  .remedy = "as root: systemctl start virtguardd; journalctl -u virtguardd"}};
     const core::Status& status = said->content;
+    // Its problems, which follow, are what degraded means.
+    const bool is_degraded = status.state == "degraded";
     std::vector<Finding> findings{
         {.subject = "virtguardd",
-         .text = fmt::format("{} answers, {}", status.version, status.state)}};
+         .text = fmt::format("{} answers{}{}", status.version, is_degraded ? "" : ", ",
+                             is_degraded ? "" : status.state)}};
     for (const std::string& problem : status.problems)
         findings.push_back({.subject = "virtguardd",
                             .ok = false,
@@ -72,6 +78,56 @@ Finding check_libvirt(const DoctorOptions& options) {
             .remedy = "systemctl status libvirtd"};
 }
 
+/// Where a time of day is to end something: that is judged only by a clock that is right.
+std::vector<Finding> check_clock(const core::Status& status) {
+    const bool is_used =
+        std::ranges::any_of(status.reservations, [](const core::ReservationReport& each) {
+            return each.expiry.has_value();
+        });
+    if (!is_used || loop::is_wall_time_synchronised())
+        return {};
+    return {{.subject = "clock",
+             .text = "the kernel does not say that it is synchronised: a reservation ends by the "
+                     "clock of this boot, and at a time of day that was given not before it is"}};
+}
+
+Finding check_which_bus(const DoctorOptions& options) {
+    return std::getenv("DBUS_SYSTEM_BUS_ADDRESS") == nullptr
+               ? check_bus(options.root)
+               : check_bus_at(bus::system_bus_address());
+}
+
+/// What virtguardd says of something that was looked at here, too, and was found no better.
+bool says_again(const Finding& of_daemon, const std::vector<Finding>& findings) {
+    return std::ranges::any_of(findings, [&](const Finding& own) {
+        const std::string prefix = own.subject + ": ";
+        return !own.ok && of_daemon.text.starts_with(prefix) &&
+               (own.subject == "libvirt" || of_daemon.text == prefix + own.text);
+    });
+}
+
+std::vector<Finding> examined(const DoctorOptions& options) {
+    const auto status = ask_status(options.socket);
+    const bool any_decided = status && status->content.admitted + status->content.refused > 0;
+    std::vector<Finding> findings = check_hook(options.root);
+    findings.push_back(check_hook_is_seen(options.root, any_decided));
+    std::vector<Finding> of_daemon = check_daemon(status);
+    std::vector<Finding> more;
+    if (status)
+        add(more, check_clock(status->content));
+    more.push_back(check_which_bus(options));
+    add(more, check_policy(options.policy_folder));
+    more.push_back(check_libvirt(options));
+    add(more, check_hugepages(options.root));
+    for (Finding& finding : more) // an error may begin with whose it is
+        if (finding.text.starts_with(finding.subject + ": "))
+            finding.text.erase(0, finding.subject.size() + 2);
+    std::erase_if(of_daemon, [&](const Finding& each) { return says_again(each, more); });
+    add(findings, std::move(of_daemon));
+    add(findings, std::move(more));
+    return findings;
+}
+
 std::string finding_text(const Finding& finding, const Screen& screen) {
     std::string line = fmt::format("{}: {}", finding.subject, one_line(finding.text));
     std::string text = fmt::format("{} {}\n",
@@ -86,15 +142,7 @@ std::string finding_text(const Finding& finding, const Screen& screen) {
 } // namespace
 
 int doctor(const DoctorOptions& options) {
-    const auto status = ask_status(options.socket);
-    const bool any_decided = status && status->content.admitted + status->content.refused > 0;
-    std::vector<Finding> findings = check_hook(options.root);
-    findings.push_back(check_hook_is_seen(options.root, any_decided));
-    add(findings, check_daemon(status));
-    findings.push_back(check_bus(options.root));
-    add(findings, check_policy(options.policy_folder));
-    findings.push_back(check_libvirt(options));
-    add(findings, check_hugepages(options.root));
+    const std::vector<Finding> findings = examined(options);
     const bool well = std::ranges::all_of(findings, &Finding::ok);
     if (options.json) {
         print(json::doctor_document(findings) + "\n");

@@ -12,7 +12,9 @@
 
 #include "base/file.hpp"
 #include "base/text.hpp"
+#include "bus/follower.hpp"
 #include "core/resource.hpp"
+#include "ctl/progress.hpp"
 #include "domxml/parse.hpp"
 #include "host/hugepages.hpp"
 #include "policy/load.hpp"
@@ -190,6 +192,29 @@ Finding check_hook_is_seen(const fs::path& root, bool any_decided) {
     finding.text = "started before the hook was put in place, and nothing has been decided yet: "
                    "unless it was reloaded since, it does not run the hook";
     finding.remedy = "systemctl reload libvirtd (harmless; guests go on)";
+    return finding;
+}
+
+Finding check_bus_at(const std::string& address) {
+    Finding finding{.subject = "bus",
+                    .ok = false,
+                    .text = fmt::format("virtguardd is not on that of DBUS_SYSTEM_BUS_ADDRESS, {}",
+                                        one_line(address)),
+                    .remedy = "set DBUS_SYSTEM_BUS_ADDRESS as it is for virtguardd, or not at all"};
+    const bus::FollowHandlers handlers{
+        .host =
+            [&](const core::HeardHost&) {
+                finding = {.subject = "bus",
+                           .text =
+                               fmt::format("virtguardd is on that of DBUS_SYSTEM_BUS_ADDRESS, {}",
+                                           one_line(address))};
+                return false;
+            },
+        .start = [](const core::HeardStart&) { return true; },
+        .absent = [] { return false; }};
+    const Progress progress("waiting for the bus");
+    if (const auto asked = bus::follow(address, bus::Bus::that_is_there, handlers); !asked)
+        finding.text = asked.error().what;
     return finding;
 }
 

@@ -24,6 +24,9 @@ using json::Finding;
 /// Whether virtguardd may be org.virtguard1 on the system bus, where there is one.
 [[nodiscard]] Finding check_bus(const std::filesystem::path& root);
 
+/// Whether it is, on the bus of this address, which is asked.
+[[nodiscard]] Finding check_bus_at(const std::string& address);
+
 /// The operator's policy files.
 [[nodiscard]] std::vector<Finding> check_policy(const std::filesystem::path& folder);
 

@@ -36,7 +36,7 @@ class Doctor(unittest.TestCase):
         self.write("proc/mounts", "hugetlbfs /dev/hugepages hugetlbfs rw,relatime,pagesize=2M 0 0\n")
         self.pool(2048, 512)
         self.libvirtd(started=int((self.root / HOOK).lstat().st_ctime) + AN_HOUR)
-        self.document = {**status(), "state": "ready", "problems": [], "over_capacity": []}
+        self.document = {**status(), "state": "ready", "problems": [], "over_capacity": [], "reservations": []}
         self.daemon = FakeDaemon(self.root / "hook.sock", {STATUS: self.document})
         self.addCleanup(self.daemon.close)
 
@@ -69,10 +69,10 @@ class Doctor(unittest.TestCase):
     def nothing_was_decided(self):
         self.document["decisions"] = {"admitted": 0, "refused": 0, "would_refuse": 0}
 
-    def run_doctor(self, *more, uri="test:///default", socket=None):
+    def run_doctor(self, *more, uri="test:///default", socket=None, **environment):
         return subprocess.run([CTL, "--socket", socket or self.root / "hook.sock", "doctor", "--root", self.root,
                                "--policy-dir", self.root / "etc/virtguard", "--libvirt-uri", uri, *more],
-                              capture_output=True, text=True, check=False, env={"LC_ALL": "C"})
+                              capture_output=True, text=True, check=False, env={"LC_ALL": "C", **environment})
 
     def problems(self, **arguments):
         done = self.run_doctor("--json", **arguments)
@@ -144,6 +144,20 @@ class Doctor(unittest.TestCase):
         self.assertEqual([(subject, text) for subject, text, _ in self.problems()],
                          [("virtguardd", "libvirt: gone"), ("memory", "guests hold more than there is")])
 
+    def test_what_virtguardd_says_of_what_was_looked_at_is_not_said_twice(self):
+        self.write("etc/virtguard/virtguard.toml", "x = 2\n")
+        (_, error, _), = self.problems()
+        self.document |= {"state": "degraded", "problems": [f"policy: {error}", "libvirt: cannot connect; 3 guests are known",
+                                                            "policy: /etc/virtguard/other.toml:1:1: y: unknown key"]}
+        self.assertIn("ok      virtguardd: 0.1.0 answers\n", self.run_doctor().stdout)
+        self.assertEqual([subject for subject, _, _ in self.problems(uri="test:///nowhere")], ["virtguardd", "policy", "libvirt"])
+        self.assertEqual([subject for subject, _, _ in self.problems()], ["virtguardd", "virtguardd", "policy"])
+
+    def test_another_bus_is_asked(self):
+        self.only_problem("bus", "unix:path=/nowhere/bus: No such file or directory",
+                          "set DBUS_SYSTEM_BUS_ADDRESS as it is for virtguardd, or not at all",
+                          DBUS_SYSTEM_BUS_ADDRESS="unix:path=/nowhere/bus")
+
     def test_a_mode_that_refuses_nothing_is_said(self):
         self.document |= {"mode": "observe", "decisions": {"admitted": 9, "refused": 0, "would_refuse": 3}}
         self.assertIn("ok      mode: observe: no start is refused (3 would have been)\n", self.run_doctor().stdout)
@@ -162,7 +176,9 @@ class Doctor(unittest.TestCase):
         self.assertTrue(found[0][1].startswith(f"{path}:1:8: mode: "), found)
 
     def test_a_libvirt_that_does_not_answer(self):
-        self.assertEqual([subject for subject, _, _ in self.problems(uri="test:///nowhere")], ["libvirt"])
+        (subject, text, _), = self.problems(uri="test:///nowhere")
+        self.assertEqual(subject, "libvirt")
+        self.assertTrue(text.startswith("test:///nowhere: "), text)
 
     def test_pages_that_qemu_cannot_have(self):
         self.pool(1048576, 4)
