@@ -24,7 +24,7 @@ _virtguardctl() {
         [explain]='--libvirt-uri --json'
         [policy]='' [policy check]='' [policy show]='--json' [policy diff]='--json'
         [overcommit]='--json' [overcommit get]='--json' [overcommit set]='' [overcommit reset]=''
-        [mode]='--message --json'
+        [mode]='--message --json' [mode maintenance]='--message'
         [reservation]='--json' [reservation list]='--json' [reservation cancel]=''
         [reservation add]='--xml --uuid --match --expires --force' [reservation renew]='--expires'
         [doctor]='--ledger --guests --libvirt-uri --policy-dir --root --json'
@@ -36,12 +36,12 @@ _virtguardctl() {
     for ((index = 1; index < COMP_CWORD; index++)); do
         word=${COMP_WORDS[index]}
         case $word in
-        --socket | --color) ((++index)) ;;
+        --socket | --color | --message) ((++index)) ;;
         -* | =) ;;
         *)
             if [[ -z $command ]]; then
                 command=$word
-            elif [[ $command == policy || $command == overcommit || $command == reservation ]]; then
+            elif [[ $command == policy || $command == overcommit || $command == mode || $command == reservation ]]; then
                 command="$command $word"
             fi
             ;;
@@ -67,7 +67,7 @@ _virtguardctl() {
     reservation) _virtguardctl_words 'list add renew cancel' "$current" ;;
     overcommit) _virtguardctl_words 'get set reset' "$current" ;;
     mode) _virtguardctl_words 'enforce observe off maintenance reset' "$current" ;;
-    'overcommit set' | 'overcommit reset') _virtguardctl_words 'cpu memory' "$current" ;;
+    'overcommit set' | 'overcommit reset') _virtguardctl_words 'cpu memory ephemeral-storage' "$current" ;;
     explain) _virtguardctl_words "$(virsh --readonly list --all --name 2>/dev/null)" "$current" ;;
     simulate)
         case $current in

@@ -8,8 +8,6 @@
 #include <climits>
 #include <functional>
 #include <map>
-#include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -67,14 +65,26 @@ struct Command {
     std::function<int()> run; ///< the exit status
 };
 
+/// "check, show or diff"
+std::string any_of_text(const std::vector<std::string>& words) {
+    std::string text;
+    for (std::size_t i = 0; i < words.size(); ++i)
+        text += (i == 0 ? "" : i + 1 < words.size() ? ", " : " or ") + words[i];
+    return text;
+}
+
 /// An option whose value is one of some words.
 template <class T>
 CLI::Option* add_choice(CLI::App& app, const std::string& name, T& target,
                         std::map<std::string, T> words, const std::string& description) {
     const auto set = [name, &target, words = std::move(words)](const std::string& text) {
         const auto word = words.find(text);
+        std::vector<std::string> names;
+        for (const auto& [each, value] : words)
+            names.push_back(each);
         if (word == words.end())
-            throw CLI::ValidationError(name, quote(text) + " is none of its words");
+            throw CLI::ValidationError(
+                name, fmt::format("{}: expected {}", quote(text), any_of_text(names)));
         target = word->second;
     };
     return app.add_option_function<std::string>(name, set, description);
@@ -244,6 +254,12 @@ Command add_policy(CLI::App& app, PolicyOptions& policy, const Options& options)
             }};
 }
 
+/// Of a command that changes something: who gets no document should not think that there was one.
+int refuse_json() {
+    show_error("--json is for what is shown; nothing was changed");
+    return exit_bad_input;
+}
+
 Command add_overcommit(CLI::App& app, OvercommitOptions& overcommit, const Options& options) {
     CLI::App* command =
         app.add_subcommand("overcommit", "the overcommit ratios, and setting them at run time");
@@ -252,13 +268,17 @@ Command add_overcommit(CLI::App& app, OvercommitOptions& overcommit, const Optio
     for (CLI::App* each : {command, get})
         each->add_flag("--json", overcommit.json, "print one JSON document");
     CLI::App* set = command->add_subcommand("set", "from now on, whatever the files say");
-    set->add_option("RESOURCE", overcommit.resource, "cpu or memory")->required();
+    set->add_option("RESOURCE", overcommit.resource,
+                    "cpu, memory, ephemeral-storage, or one that the policy declares")
+        ->required();
     set->add_option("RATIO", overcommit.ratio, "above 0, at most 1000: 1.5")->required();
     CLI::App* reset = command->add_subcommand("reset", "as the files say");
     reset->add_option("RESOURCE", overcommit.resource, "all without it");
     return {command, [&overcommit, &options, set, reset] {
                 overcommit.socket = options.socket;
                 overcommit.colour = options.colour;
+                if (overcommit.json && (set->parsed() || reset->parsed()))
+                    return refuse_json();
                 return set->parsed()     ? set_overcommit(overcommit)
                        : reset->parsed() ? reset_overcommit(overcommit)
                                          : show_overcommit(overcommit);
@@ -275,7 +295,7 @@ Command add_mode(CLI::App& app, ModeOptions& mode, const Options& options) {
     return {command, [&mode, &options] {
                 mode.socket = options.socket;
                 mode.colour = options.colour;
-                return ctl::mode(mode);
+                return mode.json && !mode.mode.empty() ? refuse_json() : ctl::mode(mode);
             }};
 }
 
@@ -319,6 +339,9 @@ Command add_reservation(CLI::App& app, ReservationOptions& reservation, const Op
     return {command, [&reservation, &options, below] {
                 reservation.socket = options.socket;
                 reservation.colour = options.colour;
+                if (reservation.json &&
+                    (below.add->parsed() || below.renew->parsed() || below.cancel->parsed()))
+                    return refuse_json();
                 return below.add->parsed()      ? ctl::add_reservation(reservation)
                        : below.renew->parsed()  ? renew_reservation(reservation)
                        : below.cancel->parsed() ? cancel_reservation(reservation)
@@ -374,22 +397,65 @@ std::vector<std::string> take_protected(std::vector<std::string>& arguments) {
     return taken;
 }
 
-/// What stands where a command should and is none, with the nearest that there is.
-std::optional<std::string> unknown_command(const std::vector<std::string>& arguments,
-                                           std::span<const Command> commands) {
-    const auto named = std::ranges::find_if(arguments, [&](const std::string& each) {
+std::vector<std::string> names_of(const std::vector<const CLI::App*>& commands) {
+    std::vector<std::string> names;
+    for (const CLI::App* command : commands)
+        names.push_back(command->get_name());
+    return names;
+}
+
+std::vector<const CLI::App*> commands_below(const CLI::App& app) {
+    return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
+/// The nearest of many commands, or each of the few that another has below it.
+std::string not_a_command(const std::string& word, const CLI::App& above) {
+    const std::vector<std::string> names = names_of(commands_below(above));
+    if (above.get_parent() != nullptr)
+        return fmt::format("{} is not a command of {}: expected {}", quote(word), above.get_name(),
+                           any_of_text(names));
+    const auto distance = [&](const std::string& name) { return edit_distance(word, name); };
+    return fmt::format("{} is not a command; did you mean \"{}\"?", quote(word),
+                       *std::ranges::min_element(names, {}, distance));
+}
+
+/// "virtguardctl policy", whose help is of use to who wrote that.
+std::string command_line_of(const CLI::App& app) {
+    return app.get_parent() == nullptr
+               ? app.get_name()
+               : fmt::format("{} {}", command_line_of(*app.get_parent()), app.get_name());
+}
+
+/// Who wrote the arguments meant one of these: the last command that they name. What stands where a
+/// command should and is none is told.
+struct Meant {
+    const CLI::App* command;
+    std::string problem{};
+};
+
+Meant meant(const std::vector<std::string>& arguments, const CLI::App& app) {
+    const CLI::App* command = &app;
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+        const std::string& word = arguments[i];
         const bool is_value =
-            &each != arguments.data() && (*(&each - 1) == "--socket" || *(&each - 1) == "--color");
-        return !each.starts_with('-') && !is_value;
-    });
-    const auto name = [](const Command& command) { return command.app->get_name(); };
-    if (named == arguments.end() || std::ranges::find(commands, *named, name) != commands.end())
-        return std::nullopt;
-    const auto distance = [&](const Command& command) {
-        return edit_distance(*named, name(command));
-    };
-    return fmt::format("{} is not a command; did you mean \"{}\"?", quote(*named),
-                       name(*std::ranges::min_element(commands, {}, distance)));
+            i > 0 && (arguments[i - 1] == "--socket" || arguments[i - 1] == "--color");
+        const auto below = commands_below(*command);
+        if (below.empty())
+            break;
+        if (word.starts_with('-') || is_value)
+            continue;
+        const auto named =
+            std::ranges::find(below, word, [](const CLI::App* each) { return each->get_name(); });
+        if (named == below.end())
+            return {command, not_a_command(word, *command)};
+        command = *named;
+    }
+    return {command};
+}
+
+int usage_error(std::string_view problem, const CLI::App& command) {
+    show_error(fmt::format("{}; see {} --help", problem, command_line_of(command)));
+    return exit_bad_input;
 }
 
 int run(std::vector<std::string> arguments) {
@@ -427,18 +493,20 @@ int run(std::vector<std::string> arguments) {
         add_simulate(app, options.simulate),
     };
     const std::vector<std::string> behind_mark = take_protected(arguments);
-    if (const auto unknown = unknown_command(arguments, commands)) {
-        show_error(fmt::format("{}; see virtguardctl --help", *unknown));
-        return exit_bad_input;
-    }
+    const auto [command, problem] = meant(arguments, app);
+    if (!problem.empty())
+        return usage_error(problem, *command);
     std::ranges::reverse(arguments); // as parse() wants them
     try {
         app.parse(arguments);
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) // --help and --version come this way, too
             return app.exit(error);
-        show_error(fmt::format("{}; see virtguardctl --help", error.what()));
-        return exit_bad_input;
+        const auto below = commands_below(*command);
+        return usage_error(below.empty() || error.get_name() != "RequiredError"
+                               ? error.what()
+                               : "expected " + any_of_text(names_of(below)),
+                           *command);
     }
     auto& events = options.simulate.events;
     events.insert(events.end(), behind_mark.begin(), behind_mark.end());

@@ -126,7 +126,12 @@ class Completion(unittest.TestCase):
         self.assertEqual(self.completed("do"), {"domains", "doctor"})
         for command in ("policy", "overcommit", "reservation"):
             self.assertEqual(self.completed(command, ""), set(help_of(command)[1]))
-        self.assertEqual(self.completed("overcommit", "set", ""), {"cpu", "memory"})
+        self.assertEqual(self.completed("overcommit", "set", ""), {"cpu", "memory", "ephemeral-storage"})
+
+    def test_a_mode_that_is_set_takes_no_json(self):
+        self.assertIn("--json", self.completed("mode", "--"))
+        self.assertNotIn("--json", self.completed("mode", "maintenance", "--"))
+        self.assertIn("--message", self.completed("mode", "maintenance", "--"))
 
     def test_each_command_is_offered_its_options(self):
         self.assertEqual(self.completed("--"), help_of()[0])

@@ -34,7 +34,16 @@ def status():
             "mode": "enforce", "decisions": {"admitted": 1204, "refused": 17, "would_refuse": 0},
             "overcommit": {"cpu": "3", "memory": "1.25", "hugepages-2Mi": "1", "hugepages-1Gi": "1"},
             "over_capacity": ["hugepages-1Gi"], "host": host, "nodes": nodes, "foreign_memory": 3 * GIB,
-            "domains": guests}
+            "domains": guests, "reservations": reservations()}
+
+
+def reservations():
+    """One for certain guests, one that should have ended."""
+    made = {"uuids": [], "match": "", "origin": "run time by cortex at 2026-11-30 19:25:21 UTC"}
+    return [{**made, "owner": "cortex-staging", "name": "spot-a", "asked": {"cpu": 8, "memory@0": 8 * GIB + QEMU},
+             "booked": {"cpu": 8, "memory@0": 8 * GIB}, "uuids": ["00000000-0000-4000-8000-00000000000a"],
+             "match": "/domain/title = 'big'", "expires_us": 253_402_300_799_000_000},
+            {**made, "owner": "nova", "name": "n-1", "asked": {"hugepages-2Mi": GIB}, "booked": {}, "expires_us": 1577836799000000}]
 
 
 def outcome():

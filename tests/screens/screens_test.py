@@ -25,7 +25,7 @@ CTL = sys.argv[1]
 
 
 COMMANDS = {"status": ("status",), "nodes": ("nodes",), "domains": ("domains",), "recent": ("recent",),
-            "overcommit": ("overcommit",),
+            "overcommit": ("overcommit",), "reservation": ("reservation",),
             "explain": ("explain", "--libvirt-uri", "test:///default", "test")}
 
 
@@ -143,6 +143,42 @@ class Screens(unittest.TestCase):
         self.assertEqual(on_terminal(self.arguments("domains"), 80), "no guests\n")
         self.assertEqual(self.piped("domains"), "")
         self.assertIn("domains: none\n", self.piped("status"))
+
+    def test_no_reservations_are_none_on_a_terminal_and_no_line_elsewhere(self):
+        self.daemon.documents[STATUS] = {**status(), "reservations": []}
+        self.assertEqual(on_terminal(self.arguments("reservation"), 80), "no reservations\n")
+        self.assertEqual(self.piped("reservation"), "")
+
+    def test_on_a_narrow_terminal_nothing_of_a_reservation_is_left_out_and_no_word_is_broken(self):
+        for columns in (80, 100, 140):
+            text = on_terminal(self.arguments("reservation", "--color=never"), columns)
+            self.assertLessEqual(max(map(len, text.splitlines())), columns)
+            for word in ("cortex-staging", "spot-a", "memory@0", "hugepages-2Mi", "nothing", "(past)", "/domain/title"):
+                self.assertIn(word, text)
+
+    def test_a_long_name_leaves_room_for_the_reasons(self):
+        starts = history()
+        starts["starts"][0]["domain"] = "instance-" + "0123456789abcdef" * 6
+        self.daemon.documents[RECENT] = starts
+        lines = on_terminal(self.arguments("recent", "--color=never"), 80).splitlines()
+        self.assertLessEqual(max(map(len, lines)), 80)
+        self.assertGreaterEqual(80 - lines[0].index("REASONS"), 20)
+
+    def test_names_are_shown_as_they_are_written_and_take_the_room_they_take(self):
+        self.daemon.documents[STATUS] = {**status(), "domains": [
+            domain("büro", 1, cpu=1), domain("日本", 2, cpu=2), domain("a\u202eb\udc80".encode(errors="surrogatepass").decode(errors="replace"), 3, cpu=3)]}
+        lines = on_terminal(self.arguments("domains", "--color=never"), 80).splitlines()
+        self.assertEqual(lines[1].split(), ["a\\xe2\\x80\\xaeb\ufffd\ufffd\ufffd", "running", "default-scheduler", "3"])
+        self.assertEqual(lines[2].index("running"), lines[0].index("STATE"))
+        self.assertEqual(lines[3].index("running"), lines[0].index("STATE") - 2)  # each of its letters is two columns wide
+        self.assertIn("日本", self.piped("domains"))
+
+    def test_json_is_for_what_is_shown(self):
+        for words in (("mode", "--json", "enforce"), ("overcommit", "--json", "set", "cpu", "2"),
+                      ("overcommit", "--json", "reset"), ("reservation", "--json", "cancel", "a", "b")):
+            done = subprocess.run([CTL, "--socket", self.socket, *words], capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), words)
+            self.assertEqual(done.stderr, "virtguardctl: --json is for what is shown; nothing was changed\n")
 
     def test_a_name_too_long_for_the_terminal_is_broken_and_not_cut(self):
         crowd = {**status(), "domains": [domain("a" * 100, 1, cpu=1)]}

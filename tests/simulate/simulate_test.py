@@ -480,21 +480,28 @@ class BadInput(Case):
         self.assertEqual((status, out), (2, ""))
         self.assertTrue(err.startswith("virtguardctl: --topology: "), err)
 
-    def test_a_usage_error_says_whose_it_is(self):
-        for arguments, error in (
-                ((), "A subcommand is required"),
-                (("statsu",), '"statsu" is not a command; did you mean "status"?'),
+    def test_a_usage_error_says_whose_it_is_what_there_is_and_whose_help_to_read(self):
+        commands = ("expected status, nodes, domains, export, recent, watch, metrics, check, explain, policy, overcommit, "
+                    "mode, reservation, doctor or simulate")
+        for arguments, error, command in (
+                ((), commands, ""),
+                (("statsu",), '"statsu" is not a command; did you mean "status"?', ""),
                 (("--socket", "x", "--color", "never", "explayn", "d"),
-                 '"explayn" is not a command; did you mean "explain"?'),
-                (("status", "more"), "The following argument was not expected: more"),
-                (("simulate",), "--topology is required"),
+                 '"explayn" is not a command; did you mean "explain"?', ""),
+                (("status", "more"), "The following argument was not expected: more", " status"),
+                (("--color", "foo", "status"), '--color: "foo": expected always, auto or never', " status"),
+                (("simulate",), "--topology is required", " simulate"),
                 (("simulate", "--topology", TWO_NODES, "--bogus"),
-                 "The following argument was not expected: --bogus"),
+                 "The following argument was not expected: --bogus", " simulate"),
+                (("policy",), "expected check, show or diff", " policy"),
+                (("policy", "foo"), '"foo" is not a command of policy: expected check, show or diff', " policy"),
+                (("export", "--format", "foo"), '--format: "foo": expected hypervisor, machinepool or placement', " export"),
+                (("overcommit", "set", "cpu"), "RATIO is required", " overcommit set"),
         ):
             with self.subTest(arguments=arguments):
                 done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, check=False)
                 self.assertEqual((done.returncode, done.stdout), (2, ""))
-                self.assertEqual(done.stderr, f"virtguardctl: {error}; see virtguardctl --help\n")
+                self.assertEqual(done.stderr, f"virtguardctl: {error}; see virtguardctl{command} --help\n")
 
 
 class Examples(Case):
