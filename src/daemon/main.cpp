@@ -301,7 +301,7 @@ Result<int> Daemon::run(const Options& options) {
 
 int main(int argc, char** argv) {
     Options options;
-    CLI::App app{"Decides which guests may start on this host; see virtguardd(8)"};
+    CLI::App app{"Decides which guests may start on this host; see virtguardd(8)", "virtguardd"};
     app.set_version_flag("--version", VIRTGUARD_VERSION);
     app.add_option("--policy-dir", options.policy_folder, "virtguard.toml and conf.d/")
         ->capture_default_str();
@@ -318,7 +318,10 @@ int main(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
-        return app.exit(error) == 0 ? EXIT_SUCCESS : 2;
+        if (error.get_exit_code() == 0) // --help and --version come this way, too
+            return app.exit(error);
+        log(Level::error, "virtguardd: {}; see virtguardd --help", error.what());
+        return 2;
     }
     const auto code = Daemon::run(options);
     if (!code) {
