@@ -123,10 +123,7 @@ Result<Document> Document::parse(std::string_view xml) {
                                      XML_PARSE_NONET | XML_PARSE_COMPACT | XML_PARSE_NOBLANKS));
     if (!document || record.has_doctype || !record.first_error.empty())
         return failure(record);
-    constexpr std::size_t bytes_of_text_per_node = 64; // what copying them costs, too
-    const auto marks = std::ranges::count_if(xml, [](char c) { return c == '<' || c == '='; });
-    return Document(std::move(document),
-                    static_cast<std::size_t>(marks) + xml.size() / bytes_of_text_per_node);
+    return Document(std::move(document));
 }
 
 Element Document::root() const noexcept {

@@ -95,17 +95,13 @@ class Document {
     /// Makes one of its elements the root; what is outside of that is gone.
     void make_root(Element element);
 
-    /// At least the number of its elements and attributes, and more where there is much text.
-    [[nodiscard]] std::size_t size() const noexcept { return size_; }
     [[nodiscard]] xmlDoc* get() const noexcept { return document_.get(); }
 
   private:
     using Owner = CPtr<xmlDoc, xmlFreeDoc>;
-    Document(Owner document, std::size_t size) noexcept
-        : document_(std::move(document)), size_(size) {}
+    explicit Document(Owner document) noexcept : document_(std::move(document)) {}
 
     Owner document_;
-    std::size_t size_;
 };
 
 } // namespace virtguard::domxml
