@@ -119,8 +119,10 @@ std::int64_t most_by_enumeration(const std::vector<std::int64_t>& room,
     return std::accumulate(room.begin(), room.end(), std::int64_t{0}) - least;
 }
 
-Model::Model(const core::Topology& topology, const core::Policy& policy)
-    : policy_(policy), base_page_(topology.base_page), default_pages_(topology.default_hugepage),
+Model::Model(const core::Topology& topology, const core::Policy& policy,
+             core::FileSystems file_systems, core::Images images)
+    : policy_(policy), file_systems_(std::move(file_systems)), images_(std::move(images)),
+      base_page_(topology.base_page), default_pages_(topology.default_hugepage),
       files_are_ram_(topology.file_backing_is_ram) {
     for (const core::Node& node : topology.nodes)
         nodes_ |= bit(node.id);
@@ -128,6 +130,7 @@ Model::Model(const core::Topology& topology, const core::Policy& policy)
     add_memory(topology, policy);
     add_pages(topology, policy);
     add_custom(topology, policy);
+    add_storage();
     for (auto& [resource, pool] : pools_) {
         pool.numerator = policy.ratio_of(resource).numerator();
         pool.denominator = policy.ratio_of(resource).denominator();
@@ -242,6 +245,29 @@ void Model::add_custom(const core::Topology& topology, const core::Policy& polic
     }
 }
 
+/// Each file system is a place.
+void Model::add_storage() {
+    for (const auto& [place, file_system] : file_systems_.read) {
+        Pool& pool = pools_[Resource::storage()];
+        pool.allocatable[place] = file_system.capacity;
+        pool.unbound |= bit(place);
+    }
+}
+
+/// What is not known of an image is let in; what is on no file system of the policy's is nobody's.
+void Model::add_disks(Demand& demand, const Domain& domain) const {
+    for (const core::Disk& disk : domain.disks) {
+        const auto known = images_.find(disk.image);
+        if (known == images_.end() || !known->second.image)
+            continue;
+        const core::Image& image = *known->second.image;
+        const std::int64_t growth = image.virtual_size - (disk.begins_anew ? 0 : image.allocated);
+        for (const auto& [place, file_system] : file_systems_.read)
+            if (file_system.device == image.device && growth > 0)
+                demand.claims[Resource::storage()].push_back({bit(place), false, growth});
+    }
+}
+
 void Model::add_custom(Demand& demand, const Domain& domain) const {
     Bits of_guest = 0;
     bool bound = true;
@@ -346,6 +372,7 @@ Demand Model::demand_of(const Domain& domain) const {
     add_vcpus(demand, domain);
     add_parts(demand, domain);
     add_custom(demand, domain);
+    add_disks(demand, domain);
     return demand;
 }
 

@@ -43,7 +43,8 @@ struct Demand {
 
 class Model {
   public:
-    Model(const core::Topology& topology, const core::Policy& policy);
+    Model(const core::Topology& topology, const core::Policy& policy,
+          core::FileSystems file_systems = {}, core::Images images = {});
 
     [[nodiscard]] Demand demand_of(const core::Domain& domain) const;
     /// Of a guest that runs, whose pieces lie somewhere even when the host lacks what it names.
@@ -93,10 +94,12 @@ class Model {
     void add_memory(const core::Topology& topology, const core::Policy& policy);
     void add_pages(const core::Topology& topology, const core::Policy& policy);
     void add_custom(const core::Topology& topology, const core::Policy& policy);
+    void add_storage();
     [[nodiscard]] Bits cpus_of(Bits pus) const;
     void add_vcpus(Demand& demand, const core::Domain& domain) const;
     void add_parts(Demand& demand, const core::Domain& domain) const;
     void add_custom(Demand& demand, const core::Domain& domain) const;
+    void add_disks(Demand& demand, const core::Domain& domain) const;
     [[nodiscard]] std::optional<core::Resource> kind_of(const core::MemoryPart& part) const;
 
     [[nodiscard]] const std::vector<Claim>& of(const Claims& claims,
@@ -114,6 +117,8 @@ class Model {
                                         const std::vector<Claim>& held) const;
 
     core::Policy policy_;
+    core::FileSystems file_systems_;
+    core::Images images_;
     std::map<core::Resource, Pool> pools_;
     std::map<int, Bits> node_cpus_;
     std::map<int, int> cpu_of_pu_;

@@ -22,6 +22,7 @@
 #include "core/admission.hpp"
 #include "core/ledger.hpp"
 #include "core/report.hpp"
+#include "core/run_time.hpp"
 #include "model/model.hpp"
 
 using namespace virtguard;
@@ -56,6 +57,34 @@ class Dice {
 constexpr std::array<std::int64_t, 3> page_sizes{2, 4, 8};
 const std::array<Resource, 2> custom_resources{Resource::custom("licences"),
                                                Resource::custom("example.org/gpu")};
+
+constexpr int image_count = 6;
+
+ImageName image_name(int number) {
+    return {fmt::format("/images/{}", number), "qcow2"};
+}
+
+/// Of devices 0 to 2 some are the policy's; all of them have images.
+FileSystems random_file_systems(Dice& dice) {
+    FileSystems file_systems;
+    for (int place = 0; place < 3; ++place)
+        if (dice.one_in(3))
+            file_systems.read[place] = {.path = "/images",
+                                        .device = static_cast<std::uint64_t>(place),
+                                        .capacity = 2 + dice.below(12),
+                                        .used = 1 + dice.below(3)};
+    return file_systems;
+}
+
+Images random_images(Dice& dice) {
+    Images images;
+    for (int number = 1; number < image_count; ++number) // of the first nothing is known
+        images[image_name(number)].image =
+            Image{.device = static_cast<std::uint64_t>(dice.below(3)),
+                  .virtual_size = dice.below(6),
+                  .allocated = dice.below(4)};
+    return images;
+}
 
 void add_pus(Dice& dice, Topology& topology) {
     const int limit = dice.one_in(8) ? 13 : 8;
@@ -156,8 +185,9 @@ void randomize_quotas(Dice& dice, SchedulerPolicy& policy) {
             continue;
         AcceptedScheduler& table = policy.accept[name];
         table.match = name;
-        for (const Resource& resource : {Resource::cpu(), Resource::memory(),
-                                         Resource::hugepages(page_sizes[0]), custom_resources[0]})
+        for (const Resource& resource :
+             {Resource::cpu(), Resource::memory(), Resource::hugepages(page_sizes[0]),
+              Resource::storage(), custom_resources[0]})
             if (dice.one_in(2))
                 table.quota[resource] = {.amount = dice.below(12)};
             else if (dice.one_in(2))
@@ -171,6 +201,7 @@ Policy random_policy(Dice& dice, const Topology& topology) {
     Policy policy;
     policy.overcommit[Resource::cpu()] = dice.ratio();
     policy.overcommit[Resource::memory()] = dice.ratio();
+    policy.overcommit[Resource::storage()] = dice.ratio();
     randomize_reserve(dice, topology, policy);
     randomize_resources(dice, topology, policy);
     policy.scheduler.accept_any = true;
@@ -256,6 +287,9 @@ Domain random_domain(Dice& dice, const Topology& topology, int number) {
     domain.vfio_devices = dice.one_in(6) ? 1 : 0;
     for (const Resource& resource : custom_resources)
         domain.facts[demand_key(resource)].value = dice.one_in(2) ? dice.below(5) : 0;
+    for (int disks = dice.below(3); disks > 0; --disks)
+        domain.disks.push_back(
+            {.image = image_name(dice.below(image_count)), .begins_anew = dice.one_in(6)});
     return domain;
 }
 
@@ -272,6 +306,7 @@ struct BookedAmount {
     std::optional<int> node{};
     std::int64_t amount = 0;
     Instant made{}; ///< first under its name
+    std::optional<Instant> end{};
     std::set<Uuid> uuids{};
 
     [[nodiscard]] bool is_for(const Domain& domain, Instant claimed) const {
@@ -284,18 +319,36 @@ class Trial {
   public:
     explicit Trial(std::uint64_t seed)
         : dice_(seed), topology_(random_topology(dice_)), policy_(random_policy(dice_, topology_)),
-          host_(make_host(topology_, policy_)), ledger_(host_) {}
+          file_systems_(random_file_systems(dice_)), images_(random_images(dice_)), host_(make()),
+          ledger_(host_) {
+        for (const auto& [place, file_system] : file_systems_.read) {
+            foreign_.push_back(
+                {Resource::storage(), IdSet{place}, /*whole=*/true, file_system.used});
+            extra_[Resource::storage()].push_back(
+                {model::bits_of(IdSet{place}), true, file_system.used});
+        }
+        ledger_.set_foreign(foreign_);
+    }
 
     /// Compares some decisions and then what is free; counts what was decided.
     void run(Tally& tally) {
         for (int event = 2 + dice_.below(16); event > 0; --event) {
             now_ += std::chrono::seconds(1);
+            expire();
             happen(tally);
         }
         compare_free();
     }
 
   private:
+    Host make() const {
+        Host host = make_host(topology_, policy_, file_systems_);
+        host.images = images_;
+        return host;
+    }
+
+    model::Model make_model() const { return {topology_, policy_, file_systems_, images_}; }
+
     void happen(Tally& tally) {
         switch (dice_.below(20)) {
         case 0:
@@ -326,7 +379,7 @@ class Trial {
         domain.uuid = Uuid{};
         domain.uuid->bytes[15] = static_cast<std::uint8_t>(next_);
         const Decision decision = decided(domain);
-        const model::Model model(topology_, policy_);
+        const model::Model model = make_model();
         const model::Demand asked = model.demand_of(domain);
         const model::Claims others = held(model, &domain);
         const bool expected =
@@ -358,13 +411,15 @@ class Trial {
     void reserve(Tally& tally) {
         const BookedId id{dice_.one_in(2) ? "ab" : dice_.one_in(2) ? "a" : "b", random_resource()};
         BookedAmount booked{.amount = 1 + dice_.below(4)};
-        if (dice_.one_in(2))
+        if (dice_.one_in(2) && id.second != Resource::storage())
             booked.node = dice_.one_in(20) ? 9 : topology_.nodes.back().id;
         if (id.second.kind == Resource::Kind::hugepages) // smaller ones than any host has
             booked.amount = checked_round_up(booked.amount, id.second.page_size).value();
-        const model::Model model(topology_, policy_);
+        const model::Model model = make_model();
         const auto old = booked_.extract(id);
         booked.made = old ? old.mapped().made : now_;
+        if (dice_.one_in(2))
+            booked.end = now_ + std::chrono::seconds(1 + dice_.below(6));
         if (!guests_.empty() && dice_.one_in(3))
             booked.uuids = {*guests_.begin()->second.uuid};
         booked_[id] = booked;
@@ -379,13 +434,17 @@ class Trial {
             FAIL("core " << (expected ? "refuses " : "admits ") << booked.amount << " of "
                          << id.second.name() << " for " << id.first);
         ++tally.reservations;
-        if (expected || by_force)
+        if (expected || by_force) {
             booked_[id] = booked;
-        else if (old)
+            run_time_.reservations[name_of(id)] = {
+                .booking = {}, .expiry = {}, .by = {}, .end = booked.end};
+        } else if (old)
             booked_[id] = old.mapped();
     }
 
     Resource random_resource() {
+        if (dice_.one_in(6))
+            return Resource::storage();
         if (dice_.one_in(3))
             return Resource::hugepages(page_sizes[static_cast<std::size_t>(dice_.below(3))]);
         return dice_.one_in(2) ? Resource::cpu() : Resource::memory();
@@ -397,8 +456,7 @@ class Trial {
                               .uuids = booked.uuids,
                               .made = booked.made};
         Demand demand = make_demand(booking, host_, policy_);
-        Ledger::Trial trial(ledger_, {id.first, id.second.name()},
-                            Reservation::of(booking, host_, policy_));
+        Ledger::Trial trial(ledger_, name_of(id), Reservation::of(booking, host_, policy_));
         demand.pieces = trial.added();
         const bool admitted =
             decide_reservation(id.first, demand, /*is_of_one_guest=*/false, ledger_.holdings(),
@@ -414,8 +472,20 @@ class Trial {
             return;
         const BookedId id = booked_.begin()->first;
         booked_.erase(id);
-        ledger_.cancel({id.first, id.second.name()});
+        run_time_.reservations.erase(name_of(id));
+        ledger_.cancel(name_of(id));
     }
+
+    void expire() {
+        for (const ReservationId& id : expired(run_time_, {.boot = now_})) {
+            run_time_.reservations.erase(id);
+            ledger_.cancel(id);
+        }
+        std::erase_if(
+            booked_, [&](const auto& each) { return each.second.end && *each.second.end <= now_; });
+    }
+
+    static ReservationId name_of(const BookedId& id) { return {id.first, id.second.name()}; }
 
     void put(const Domain& domain) {
         guests_[identity_of(domain)] = domain;
@@ -495,7 +565,7 @@ class Trial {
 
     void change_policy() {
         policy_ = random_policy(dice_, topology_);
-        host_ = make_host(topology_, policy_);
+        host_ = make();
         ledger_.recompute(host_, policy_);
         std::erase_if(resident_, [&](const auto& seen) {
             const bool plain = is_plain(*ledger_.find(seen.first), seen.second);
@@ -527,15 +597,14 @@ class Trial {
     }
 
     void charge_foreign() {
-        if (foreign_)
+        if (foreign_pages_)
             return;
-        foreign_ = true;
-        std::vector<Piece> pieces;
+        foreign_pages_ = true;
         for (const std::int64_t size : page_sizes)
             if (host_.pool(Resource::hugepages(size)) != nullptr)
                 add_extra(Resource::hugepages(size), size * (1 + dice_.below(2)), /*whole=*/true,
-                          pieces);
-        ledger_.set_foreign(pieces);
+                          foreign_);
+        ledger_.set_foreign(foreign_);
     }
 
     /// What guests of the owner, and a start, leave of what is booked.
@@ -586,7 +655,7 @@ class Trial {
 
     void compare_free() const {
         const Report report = make_report(host_, ledger_.holdings());
-        const model::Model model(topology_, policy_);
+        const model::Model model = make_model();
         const model::Claims claims = held(model);
         for (const auto& [resource, free] : report.host.free)
             if (free != model.host_free(resource, claims))
@@ -604,6 +673,8 @@ class Trial {
     Dice dice_;
     Topology topology_;
     Policy policy_;
+    FileSystems file_systems_;
+    Images images_;
     Host host_;
     Ledger ledger_;
     std::map<std::string, Domain> guests_;
@@ -613,7 +684,9 @@ class Trial {
     /// By owner and resource.
     std::map<BookedId, BookedAmount> booked_;
     model::Claims extra_; ///< booked for nobody, or foreign
-    bool foreign_ = false;
+    RunTime run_time_;    ///< when which of them ends
+    std::vector<Piece> foreign_;
+    bool foreign_pages_ = false;
     int next_ = 0;
 };
 
