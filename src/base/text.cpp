@@ -188,6 +188,8 @@ std::string format_iec(std::int64_t bytes) {
 }
 
 bool glob_matches(const std::string& pattern, const std::string& name) {
+    if (pattern.find_first_of("*?[\\") == std::string::npos) // as most do
+        return pattern == name;
     return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
 

@@ -196,7 +196,8 @@ void check_quotas(const Ownership& owner, const Demand& demand, const Holdings& 
         return;
     std::map<Resource, Int128> held;
     for (const auto& [scheduler, amounts] : by_scheduler)
-        if (table_of(scheduler, policy.scheduler) == table)
+        if (glob_matches(table->second.match, scheduler) && // cheaper, and seldom true
+            table_of(scheduler, policy.scheduler) == table)
             for (const auto& [resource, amount] : amounts)
                 held[resource] += amount;
     for (const auto& [resource, asked] : demand.total()) {
@@ -259,37 +260,46 @@ Ownership ownership_of(std::string scheduler, const SchedulerPolicy& policy) {
 }
 
 Ruling ruling_of(const Domain& domain, const Policy& policy) {
-    std::vector<std::pair<std::int64_t, std::string_view>> order;
-    order.reserve(policy.rules.size());
-    for (const auto& [name, rule] : policy.rules)
-        order.emplace_back(rule.priority, name);
-    std::ranges::sort(order);
+    using Entry = std::pair<const std::string, Rule>;
+    const auto order = [](const Entry* entry) {
+        return std::make_pair(entry->second.priority, std::string_view(entry->first));
+    };
+    const Entry* first = nullptr;
+    std::vector<const Entry*> untold;
+    for (const Entry& entry : policy.rules) {
+        const Fact& fact = domain.fact(rule_key(entry.first));
+        if (!fact.problem.empty())
+            untold.push_back(&entry);
+        else if (fact.value != 0 && (first == nullptr || order(&entry) < order(first)))
+            first = &entry;
+    }
+    std::ranges::sort(untold, {}, order);
     Ruling ruling;
-    for (const auto& [priority, name] : order) {
-        std::string key = rule_key(name);
-        const Fact& fact = domain.fact(key);
-        const Rule& rule = policy.rules.at(std::string(name));
-        if (!fact.problem.empty()) {
-            ruling.unanswered.push_back(std::move(key));
-            ruling.might_be_lenient =
-                ruling.might_be_lenient || rule.action != Rule::Action::refuse;
-        } else if (fact.value != 0) {
-            ruling.name = name;
-            ruling.rule = &rule;
+    for (const Entry* entry : untold) {
+        if (first != nullptr && order(first) < order(entry))
             break;
-        }
+        ruling.unanswered.push_back(rule_key(entry->first));
+        ruling.might_be_lenient |= entry->second.action != Rule::Action::refuse;
+    }
+    if (first != nullptr) {
+        ruling.name = first->first;
+        ruling.rule = &first->second;
     }
     return ruling;
 }
 
-Decision decide(const Domain& domain, const Demand& demand, Holdings& others,
-                const HeldByScheduler& by_scheduler, const Host& host, const Policy& policy) {
+Standing standing_of(const Domain& domain, const Policy& policy) {
+    return {.owner = ownership_of(domain, policy.scheduler), .ruling = ruling_of(domain, policy)};
+}
+
+Decision decide(const Domain& domain, const Standing& standing, const Demand& demand,
+                Holdings& others, const HeldByScheduler& by_scheduler, const Host& host,
+                const Policy& policy) {
     Decision decision;
     std::vector<Reason>& reasons = decision.reasons;
-    const Ruling ruling = ruling_of(domain, policy);
+    const auto& [owner, ruling] = standing;
     if (applies(ruling, Rule::Action::exempt))
         return decision;
-    const Ownership owner = ownership_of(domain, policy.scheduler);
     reasons = reasons_of_policy(domain, ruling, owner, policy);
     reasons.insert(reasons.end(), demand.impossible.begin(), demand.impossible.end());
 
@@ -320,8 +330,7 @@ Decision decide_reservation(const std::string& owner_name, const Demand& demand,
 }
 
 Answer answer_invalid(const Domain& identity, const Error& error, const Policy& policy) {
-    const Ruling ruling = ruling_of(identity, policy);
-    const Ownership owner = ownership_of(identity, policy.scheduler);
+    const auto [owner, ruling] = standing_of(identity, policy);
     Answer answer{.scheduler = owner.scheduler};
     if (std::string note = note_of(ruling); !note.empty())
         answer.demand.notes.push_back(std::move(note));

@@ -35,12 +35,19 @@ struct Ruling {
 };
 [[nodiscard]] Ruling ruling_of(const Domain& domain, const Policy& policy);
 
+/// What a domain is to a policy.
+struct Standing {
+    Ownership owner;
+    Ruling ruling;
+};
+[[nodiscard]] Standing standing_of(const Domain& domain, const Policy& policy);
+
 /// Decides a start on top of what others hold (by_scheduler: the same by who owns it), which is
 /// tried out and stays as it was. All reasons, each with its mode; those whose mode is off are left
 /// out, and all where a rule exempts it.
-[[nodiscard]] Decision decide(const Domain& domain, const Demand& demand, Holdings& others,
-                              const HeldByScheduler& by_scheduler, const Host& host,
-                              const Policy& policy);
+[[nodiscard]] Decision decide(const Domain& domain, const Standing& standing, const Demand& demand,
+                              Holdings& others, const HeldByScheduler& by_scheduler,
+                              const Host& host, const Policy& policy);
 
 /// Decides whether its scheduler may have what it asks to reserve, as decide() does a start. An
 /// amount that is for several guests may be more than one guest can have.

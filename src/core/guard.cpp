@@ -26,13 +26,14 @@ Guard::Guard(Topology topology, Policy policy)
 Answer Guard::answer(const Domain& domain, Instant claimed, bool with_returning) {
     Answer answer;
     answer.demand = make_demand(domain, host_, policy_);
-    answer.scheduler = ownership_of(domain, policy_.scheduler).scheduler;
-    if (std::string note = note_of(ruling_of(domain, policy_)); !note.empty())
+    const Standing standing = standing_of(domain, policy_);
+    answer.scheduler = standing.owner.scheduler;
+    if (std::string note = note_of(standing.ruling); !note.empty())
         answer.demand.notes.push_back(std::move(note));
     const Ledger::Others others(ledger_, domain, answer.scheduler, answer.demand, claimed,
                                 with_returning);
-    answer.decision = decide(domain, answer.demand, ledger_.holdings(), ledger_.held_by_scheduler(),
-                             host_, policy_);
+    answer.decision = decide(domain, standing, answer.demand, ledger_.holdings(),
+                             ledger_.held_by_scheduler(), host_, policy_);
     return answer;
 }
 

@@ -402,8 +402,8 @@ class Trial {
         const Demand demand = make_demand(domain, host_, policy_);
         const Ledger::Others others(ledger_, domain, domain.scheduler, demand, now_,
                                     /*with_returning=*/true);
-        return decide(domain, demand, ledger_.holdings(), ledger_.held_by_scheduler(), host_,
-                      policy_);
+        return decide(domain, standing_of(domain, policy_), demand, ledger_.holdings(),
+                      ledger_.held_by_scheduler(), host_, policy_);
     }
 
     /// A scheduler books again what it has of a resource, in place of that. More than one amount of
