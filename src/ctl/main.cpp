@@ -79,9 +79,8 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, T& target,
                         std::map<std::string, T> words, const std::string& description) {
     const auto set = [name, &target, words = std::move(words)](const std::string& text) {
         const auto word = words.find(text);
-        std::vector<std::string> names;
-        for (const auto& [each, value] : words)
-            names.push_back(each);
+        std::vector<std::string> names(words.size());
+        std::ranges::transform(words, names.begin(), [](const auto& each) { return each.first; });
         if (word == words.end())
             throw CLI::ValidationError(
                 name, fmt::format("{}: expected {}", quote(text), any_of_text(names)));
@@ -398,9 +397,8 @@ std::vector<std::string> take_protected(std::vector<std::string>& arguments) {
 }
 
 std::vector<std::string> names_of(const std::vector<const CLI::App*>& commands) {
-    std::vector<std::string> names;
-    for (const CLI::App* command : commands)
-        names.push_back(command->get_name());
+    std::vector<std::string> names(commands.size());
+    std::ranges::transform(commands, names.begin(), &CLI::App::get_name);
     return names;
 }
 

@@ -192,14 +192,14 @@ void Table::break_columns(Layout& layout, std::size_t width) const {
             wrapping.push_back(index);
         else
             left -= std::min(left, width_of_column(index));
-    std::vector<std::size_t> words;
-    for (const std::size_t index : wrapping)
-        words.push_back(longest_word_of_column(index));
+    std::vector<std::size_t> words(wrapping.size());
+    for (std::size_t i = 0; i < wrapping.size(); ++i)
+        words[i] = longest_word_of_column(wrapping[i]);
     const std::vector<std::size_t> least = shared_out(left, words);
     left -= std::accumulate(least.begin(), least.end(), std::size_t{0});
-    std::vector<std::size_t> more;
+    std::vector<std::size_t> more(wrapping.size());
     for (std::size_t i = 0; i < wrapping.size(); ++i)
-        more.push_back(width_of_column(wrapping[i]) - least[i]);
+        more[i] = width_of_column(wrapping[i]) - least[i];
     more = shared_out(left, std::move(more));
     for (std::size_t i = 0; i < wrapping.size(); ++i)
         layout.widths[wrapping[i]] =
