@@ -103,7 +103,8 @@ class Export(unittest.TestCase):
         done = subprocess.run([CTL, "export", "--format", "xml"], capture_output=True, text=True, check=False)
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertEqual(done.stderr,
-                         'virtguardctl: --format: "xml" is none of its words; see virtguardctl --help\n')
+                         'virtguardctl: --format: "xml": expected hypervisor, machinepool or placement; '
+                         'see virtguardctl export --help\n')
 
     def random_status(self, rng):
         def row(unit, ratio):
