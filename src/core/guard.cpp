@@ -267,6 +267,8 @@ void Guard::forget_images(const Images& but) {
 }
 
 void Guard::apply(Policy policy) {
+    if (policy.storage.paths != policy_.storage.paths)
+        ledger_.forget_written();
     policy_ = std::move(policy);
     policy_questions_ = policy_.questions();
     collect_questions();
@@ -381,6 +383,8 @@ void Guard::record(const Domain& domain, GuestState state, Instant when,
     if (known != nullptr && (state != GuestState::pending || known->keeps_claim())) {
         guest.claimed = known->claimed;
         guest.spent = known->spent;
+        if (has_disks_of(domain, known->domain))
+            guest.written = known->written;
     }
     if (known != nullptr && known->state == state)
         guest.since = known->since;

@@ -124,6 +124,13 @@ std::vector<Piece> merged(std::vector<Piece> pieces) {
     return pieces;
 }
 
+/// What is wanted of reservations by who has this demand and has written that.
+std::vector<Piece> wanted_by(const std::vector<Piece>& demand, const std::vector<Piece>& written) {
+    std::vector<Piece> pieces = demand;
+    pieces.insert(pieces.end(), written.begin(), written.end());
+    return merged(std::move(pieces));
+}
+
 using Amounts = std::map<Resource, std::map<PieceClass, Int128>>;
 
 /// Keeps nothing that is 0.
@@ -191,6 +198,18 @@ class Exchange {
 bool has_any_of(const Domain& domain, const std::set<ImageName>& images) {
     return std::ranges::any_of(domain.disks,
                                [&](const Disk& disk) { return images.contains(disk.image); });
+}
+
+/// What of storage was wanted before, in the same places, and is not owed now.
+std::vector<Piece> written_of(std::vector<Piece> before, const std::vector<Piece>& now) {
+    for (const Piece& piece : now)
+        for (Piece& each : before)
+            if (key_of(each) == key_of(piece))
+                each.amount -= piece.amount;
+    std::erase_if(before, [](const Piece& piece) {
+        return piece.resource != Resource::storage() || piece.amount <= 0;
+    });
+    return before;
 }
 
 /// What a guest is counted as: a place that is kept counts as a start in flight.
@@ -271,6 +290,12 @@ std::string_view state_name(GuestState state) {
     std::unreachable();
 }
 
+bool has_disks_of(const Domain& domain, const Domain& before) {
+    return std::ranges::all_of(before.disks, [&](const Disk& disk) {
+        return std::ranges::find(domain.disks, disk) != domain.disks.end();
+    });
+}
+
 bool is_covered(const std::vector<Piece>& pieces, std::vector<Piece> before) {
     return take(before, pieces, [&](std::size_t want, std::size_t from) {
         return before[from].whole == pieces[want].whole &&
@@ -339,6 +364,7 @@ void Ledger::put(Guest guest) {
     guest.draws_on = drawable(claimant(guest));
     Guest& kept = guests_[identity];
     const bool draws_alike = kept.draws_on == guest.draws_on && kept.spent == guest.spent &&
+                             kept.written == guest.written &&
                              kept.demand.pieces == guest.demand.pieces;
     const IdSet numbers = kept.draws_on | guest.draws_on; // it may have had another name
     want(kept, -1);
@@ -530,7 +556,7 @@ void Ledger::note_spent(Reservations::const_iterator ended) {
     });
     for (auto* each : drawers) {
         Guest& guest = each->second;
-        auto [draws, spent] = split(guest.demand.pieces, guest.spent);
+        auto [draws, spent] = split(wanted_by(guest.demand.pieces, guest.written), guest.spent);
         if (lists(reservation, guest.domain))
             for (const Piece& piece : spent)
                 (void)drawn.take(piece);
@@ -595,7 +621,11 @@ void Ledger::recompute_storage(const std::set<ImageName>& images, const Host& ho
         const std::vector<Piece> before = guest.held();
         want(guest, -1);
         count_for_scheduler(guest.scheduler, guest.demand.pieces, -1);
+        std::vector<Piece> wanted = wanted_by(guest.demand.pieces, guest.written);
         replace_storage(guest.demand.pieces, guest.domain, host, policy);
+        guest.written.clear();
+        if (!guest.draws_on.empty())
+            guest.written = written_of(std::move(wanted), guest.demand.pieces);
         if (guest.bound)
             replace_storage(guest.bound->pieces, guest.domain, host, policy);
         count_for_scheduler(guest.scheduler, guest.demand.pieces, 1);
@@ -608,12 +638,26 @@ void Ledger::recompute_storage(const std::set<ImageName>& images, const Host& ho
     rebook(numbers);
 }
 
+void Ledger::forget_written() {
+    IdSet numbers;
+    for (auto& [identity, guest] : guests_) {
+        if (guest.written.empty())
+            continue;
+        want(guest, -1);
+        guest.written.clear();
+        want(guest, 1);
+        numbers |= guest.draws_on;
+    }
+    rebook(numbers);
+}
+
 Ledger::Claimant Ledger::claimant(const Guest& guest) {
     return {.domain = &guest.domain,
             .scheduler = &guest.scheduler,
             .pieces = &guest.demand.pieces,
             .claimed = guest.claimed,
-            .spent = &guest.spent};
+            .spent = &guest.spent,
+            .written = &guest.written};
 }
 
 bool Ledger::may_draw(const Claimant& claimant, const ReservationId& id) const {
@@ -652,9 +696,10 @@ void Ledger::want(const Claimant& claimant, const IdSet& draws_on, int sign) {
     };
     if (draws_on.empty())
         return;
+    const std::vector<Piece> pieces = wanted_by(*claimant.pieces, *claimant.written);
     if (claimant.spent->empty())
-        return count(draws_on, *claimant.pieces);
-    const auto [draws, spent] = split(*claimant.pieces, *claimant.spent);
+        return count(draws_on, pieces);
+    const auto [draws, spent] = split(pieces, *claimant.spent);
     count(draws_on, draws);
     IdSet listed;
     for (int number = draws_on.first(); number >= 0; number = draws_on.next(number))
@@ -770,11 +815,14 @@ Ledger::Others::Others(Ledger& ledger, const Domain& domain, const std::string& 
                    .scheduler = &scheduler,
                    .pieces = &demand.pieces,
                    .claimed = claimed,
-                   .spent = &nothing};
+                   .spent = &nothing,
+                   .written = &nothing};
     const Guest* known = ledger.find(identity_of(domain));
     if (known != nullptr && known->keeps_claim()) {
         start.claimed = known->claimed;
         start.spent = &known->spent;
+        if (has_disks_of(domain, known->domain))
+            start.written = &known->written;
     }
     draw_anew(start);
 }

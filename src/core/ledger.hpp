@@ -118,6 +118,10 @@ struct Guest {
     /// What it drew from reservations that have ended: it draws that from no other, but from those
     /// that list its UUID. By key_of(), no two alike.
     std::vector<Piece> spent{};
+    /// What its disks owed and, as it was written, owe no longer, since it may draw on
+    /// reservations: it is used now, and drawn from them all the same. The ledger's; by key_of(),
+    /// no two alike.
+    std::vector<Piece> written{};
     IdSet draws_on{}; ///< numbers of the reservations it may draw on; the ledger's
 
     [[nodiscard]] const std::vector<Piece>& held() const {
@@ -128,6 +132,9 @@ struct Guest {
     /// Works out `bound` for the host of now.
     void bind(const Host& host);
 };
+
+/// Whether a domain has all disks that it, or another, had before.
+[[nodiscard]] bool has_disks_of(const Domain& domain, const Domain& before);
 
 /// Whether each piece was there before: of the same resource and wholeness, no more of it, and on
 /// no narrower set of places.
@@ -160,6 +167,7 @@ class Ledger {
         const std::vector<Piece>* pieces;
         Instant claimed;
         const std::vector<Piece>* spent;
+        const std::vector<Piece>* written;
     };
     using Booked = std::map<ReservationId, std::vector<Piece>>;
     using Amounts = std::map<Resource, std::map<PieceClass, Int128>>;
@@ -216,6 +224,8 @@ class Ledger {
     /// Works out anew what guests with one of these images may grow.
     void recompute_storage(const std::set<ImageName>& images, const Host& host,
                            const Policy& policy);
+    /// Forgets what guests have written: the places of storage are others.
+    void forget_written();
 
     /// While it lives, what reservations have left is not worked out, but once at its end: for many
     /// changes of guests of which none asks for it.

@@ -217,7 +217,8 @@ std::string guest_document(const core::Guest& guest, const core::Images& images)
                     {"since", guest.since.time_since_epoch().count()},
                     {"claimed", guest.claimed.time_since_epoch().count()},
                     {"absent", guest.absent.count()},
-                    {"spent", pieces_json(guest.spent)}};
+                    {"spent", pieces_json(guest.spent)},
+                    {"written", pieces_json(guest.written)}};
     return json.dump(/*indent=*/-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }
 
@@ -235,8 +236,8 @@ Result<KeptGuest> parse_guest(std::string_view document) {
                                         ? Instant{Span{read_amount(json.at("claimed"))}}
                                         : since,
                          .absent = Span{read_amount(json.at("absent"))},
-                         .spent = json.contains("spent") ? read_pieces(json.at("spent"))
-                                                         : std::vector<core::Piece>{}},
+                         .spent = read_pieces(json.value("spent", Json::array())),
+                         .written = read_pieces(json.value("written", Json::array()))},
                         {}};
         if (json.contains("images"))
             guest.images = read_images(json.at("images"));

@@ -306,3 +306,49 @@ TEST_CASE("quotas and reservations count storage") {
     CHECK(start(guard, with_disks("db", {"/b/1"})) ==
           "virtguard: refused db: ephemeral-storage: needs 5 GiB, 4 GiB free of 150 GiB");
 }
+
+TEST_CASE("what a guest writes stays drawn from its reservation, and is not there twice") {
+    FileSystems file_systems = two_file_systems();
+    Guard guard = guard_with(file_systems, {{image_of("/b/1"), known(8, 30 * gib)}});
+    guard.reserve("later", {.pieces = {{storage, {2}, /*whole=*/false, 40 * gib}}, .guest = "web"});
+    Domain domain = with_disks("web", {"/b/1"});
+    CHECK(start(guard, domain) == "admitted");
+    const auto booked = [&] { return figures(guard).booked.at(storage); };
+    const auto writes = [&](std::int64_t written) {
+        guard.set_images({{image_of("/b/1"), known(8, 30 * gib, written)}});
+        file_systems.read[2].used = written;
+        guard.set_file_systems(file_systems);
+    };
+    CHECK(booked() == 10 * gib);
+    const std::int64_t free = figures(guard).free.at(storage);
+    writes(25 * gib);
+    guard.running(domain, at(2s));
+    CHECK(booked() == 10 * gib);
+    CHECK(figures(guard).free.at(storage) == free);
+    writes(30 * gib);
+    writes(10 * gib); // it discards
+    CHECK(booked() == 10 * gib);
+    CHECK(figures(guard).free.at(storage) == free);
+    writes(25 * gib);
+    SECTION("until it ends") {
+        guard.released(identity_of(domain), at(3s));
+        CHECK(booked() == 40 * gib);
+    }
+    SECTION("with one more disk") {
+        domain.disks.push_back({.image = image_of("/b/2")});
+        guard.running(domain, at(3s));
+        CHECK(booked() == 10 * gib);
+    }
+    SECTION("and is drawn from no other after its end") {
+        guard.reserve("more", {.pieces = {{storage, {2}, /*whole=*/false, gib}}, .guest = "web"});
+        guard.cancel({.owner = "", .name = "later"});
+        CHECK(booked() == gib);
+    }
+    SECTION("on the file systems of one policy") {
+        Policy policy = plain_policy();
+        policy.storage.paths = {"/c"};
+        guard.apply(policy);
+        CHECK(booked() == 35 * gib);
+    }
+    CHECK(broken_invariant(guard.ledger()) == "");
+}

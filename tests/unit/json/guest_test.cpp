@@ -54,7 +54,8 @@ Guest guest() {
         .claimed = Instant{Span{122'000'000'000'000}},
         .absent = Span{987},
         .spent = {{Resource::cpu(), IdSet{0, 3}, false, 2},
-                  {Resource::hugepages(2 * mib), IdSet{1}, true, 4 * mib}}};
+                  {Resource::hugepages(2 * mib), IdSet{1}, true, 4 * mib}},
+        .written = {{Resource::storage(), IdSet{1}, false, 3 * mib}}};
 }
 
 /// The document with one text in place of another.
@@ -77,6 +78,7 @@ TEST_CASE("a guest is read back as it was written") {
     CHECK(read->claimed == guest().claimed);
     CHECK(read->absent == guest().absent);
     CHECK(read->spent == guest().spent);
+    CHECK(read->written == guest().written);
 }
 
 TEST_CASE("what is known of a guest's images is kept with it, and nothing of others'") {
