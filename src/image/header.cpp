@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <concepts>
+#include <limits>
 #include <string>
 
 #include "base/checked.hpp"
@@ -37,10 +38,8 @@ std::unexpected<Error> not_of(std::string_view format) {
     return fail(Errc::invalid, "it is no {} image", format);
 }
 
-Result<std::uint64_t> in_sectors(std::uint64_t count) {
-    const auto bytes = checked_multiply(count, sector);
-    return bytes ? Result<std::uint64_t>{*bytes}
-                 : fail(Errc::invalid, "its header says that it has {} sectors", count);
+std::uint64_t in_sectors(std::uint64_t count) {
+    return checked_multiply(count, sector).value_or(std::numeric_limits<std::uint64_t>::max());
 }
 
 constexpr std::string_view qcow_magic = "QFI\xfb";

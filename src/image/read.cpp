@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/checked.hpp"
@@ -27,7 +28,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::int64_t block = 512; ///< of st_blocks
+constexpr std::uint64_t block = 512; ///< of stx_blocks
 
 std::unexpected<Error> failure() {
     return fail(errno == ENOENT ? Errc::not_found : Errc::io, "{}", std::strerror(errno));
@@ -74,12 +75,12 @@ std::string unescaped(std::string_view word) {
     return result;
 }
 
-Result<std::string> read_part(int fd, const Format& format, std::int64_t file_size) {
-    if (file_size < static_cast<std::int64_t>(format.bytes))
+Result<std::string> read_part(int fd, const Format& format, std::uint64_t file_size) {
+    if (file_size < format.bytes)
         return fail(Errc::invalid, "it is too short for a {} image", format.name);
     std::string part(format.bytes, '\0');
-    const off_t offset =
-        format.where == Where::last ? file_size - static_cast<off_t>(part.size()) : 0;
+    const auto offset =
+        static_cast<off_t>(format.where == Where::last ? file_size - part.size() : 0);
     for (std::size_t done = 0; done < part.size();) {
         const ssize_t count =
             ::pread(fd, part.data() + done, part.size() - done, offset + static_cast<off_t>(done));
@@ -99,9 +100,9 @@ struct Content {
     bool has_snapshots = false;
 };
 
-Result<Content> read_content(int found, const Format& format, std::int64_t file_size) {
+Result<Content> read_content(int found, const Format& format, std::uint64_t file_size) {
     if (format.where == Where::nowhere)
-        return Content{.size = static_cast<std::uint64_t>(file_size)};
+        return Content{.size = file_size};
     // The file that was looked at, whatever the path leads to by now. Threads may have descriptors
     // of their own.
     const std::string path = fmt::format("/proc/thread-self/fd/{}", found);
@@ -118,6 +119,25 @@ Result<Content> read_content(int found, const Format& format, std::int64_t file_
                    .has_snapshots = format.has_snapshots != nullptr && format.has_snapshots(*part)};
 }
 
+/// Of what can be had without the times: NFS writes out for them what the guest has written.
+std::optional<struct statx> look_at(const UniqueFd& found) {
+    struct statx info = {};
+    const unsigned wanted = STATX_TYPE | STATX_SIZE | STATX_BLOCKS;
+    if (!found || ::statx(found.get(), "", AT_EMPTY_PATH, wanted, &info) < 0)
+        return std::nullopt;
+    return info;
+}
+
+std::uint64_t device_of(const struct statx& info) {
+    return makedev(info.stx_dev_major, info.stx_dev_minor); // stat's st_dev
+}
+
+/// Of an image: what is more counts as that.
+std::int64_t at_most_max(std::uint64_t bytes) {
+    return static_cast<std::int64_t>(
+        std::min(bytes, static_cast<std::uint64_t>(core::max_image_bytes)));
+}
+
 std::int64_t bytes_of(std::uint64_t blocks, std::uint64_t block_size) {
     constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
     return static_cast<std::int64_t>(
@@ -131,38 +151,38 @@ Result<core::Image> read(const fs::path& root, const core::ImageName& name) {
         return fail(Errc::invalid, "only libvirt knows where it is"); // a volume of a pool
     // Without opening it: of a FIFO or a device that alone may wait, or do something.
     const UniqueFd found(::open(below(root, name.path).c_str(), O_PATH | O_CLOEXEC));
-    struct stat info = {};
     if (!found && errno == ENOENT && would_be_device(root, name.path))
         return core::Image{};
-    if (!found || ::fstat(found.get(), &info) < 0)
+    const auto info = look_at(found);
+    if (!info)
         return failure();
-    if (!S_ISREG(info.st_mode))
+    if (!S_ISREG(info->stx_mode))
         return core::Image{};
     const Format* format = find_format(name.format);
     if (format == nullptr)
         return fail(Errc::invalid, "images of format {} are not read", quote(name.format));
-    const auto content = read_content(found.get(), *format, info.st_size);
+    const auto content = read_content(found.get(), *format, info->stx_size);
     if (!content)
         return std::unexpected(content.error());
-    if (content->size > core::max_image_bytes)
-        return fail(Errc::invalid, "it is as large as {} bytes: expected at most {}", content->size,
-                    core::max_image_bytes);
-    return core::Image{.device = info.st_dev,
-                       .virtual_size = static_cast<std::int64_t>(content->size),
+    const std::int64_t allocated = bytes_of(info->stx_blocks, block);
+    return core::Image{.device = device_of(*info),
+                       .virtual_size = at_most_max(content->size),
                        .allocated =
-                           content->has_snapshots ? 0 : std::int64_t{info.st_blocks} * block};
+                           content->has_snapshots ? 0 : std::min(allocated, core::max_image_bytes)};
 }
 
 Result<core::FileSystem> read_file_system(const fs::path& root, const std::string& path) {
     const UniqueFd found(::open(below(root, path).c_str(), O_PATH | O_CLOEXEC));
-    struct stat info = {};
+    const auto info = look_at(found);
     struct statvfs counts = {};
-    if (!found || ::fstat(found.get(), &info) < 0 || ::fstatvfs(found.get(), &counts) < 0)
+    if (!info || ::fstatvfs(found.get(), &counts) < 0)
         return failure();
+    if (counts.f_blocks == 0) // FUSE without statfs, autofs that waits to be asked
+        return fail(Errc::io, "it does not tell how large it is");
     const std::int64_t capacity = bytes_of(counts.f_blocks, counts.f_frsize);
     const std::int64_t available = bytes_of(counts.f_bavail, counts.f_frsize);
     return core::FileSystem{.path = path,
-                            .device = info.st_dev,
+                            .device = device_of(*info),
                             .capacity = capacity,
                             .used = std::max<std::int64_t>(capacity - available, 0)};
 }

@@ -14,12 +14,12 @@ namespace virtguard::image {
 
 /// What the file of an image is. root: "/" but for tests. A symbolic link is what it leads to.
 /// What is no regular file (a block device by another name) does not grow: its size is 0, and it is
-/// neither opened nor read. Errors, which say what is wrong without the path: not_found, invalid (a
-/// format we do not read, a header that is not of it, an absurd size), io.
+/// neither opened nor read. No size is beyond max_image_bytes. Errors, which say what is wrong
+/// without the path: not_found, invalid (a format we do not read, a header that is not of it), io.
 [[nodiscard]] Result<core::Image> read(const std::filesystem::path& root,
                                        const core::ImageName& name);
 
-/// The file system a path is on, now. Errors: not_found, io.
+/// The file system a path is on, now. Errors: not_found, io (also where it does not tell its size).
 [[nodiscard]] Result<core::FileSystem> read_file_system(const std::filesystem::path& root,
                                                         const std::string& path);
 
