@@ -100,8 +100,11 @@ StorageWatch::Lane* StorageWatch::lane_for(const std::string& path) {
         if (!lane->path.empty() && !lane->place && !lane->is_of_mount && !lane->busy_since) {
             lane->path = path;
             lane->is_known = false;
+            lane->is_unread = false;
             lane->first_round = lane->rounds_begun + 1;
+            lane->devices.clear();
             lane->file_system.reset();
+            lane->less.reset();
             lane->problem.clear();
             return lane.get();
         }
@@ -125,8 +128,10 @@ StorageWatch::Lane* StorageWatch::add_lane(const std::string& path) {
 void StorageWatch::policy_changed() {
     const std::vector<std::string>& paths = guard_.policy().storage.paths;
     for (const auto& lane : lanes_)
-        if (lane->place && std::ranges::find(paths, lane->path) == paths.end())
+        if (lane->place && std::ranges::find(paths, lane->path) == paths.end()) {
             lane->place.reset();
+            lane->less.reset();
+        }
     for (int place = 0; const std::string& path : paths) {
         if (Lane* lane = lane_for(path))
             lane->place = place;
@@ -306,13 +311,27 @@ void StorageWatch::read(Batch& batch, const std::string& path, const StorageRead
         for (auto& [name, known] : *images)
             if (!thread.is_ending())
                 known = read_image(reader, name);
-    std::set<std::uint64_t> devices;
-    for (const auto& [name, known] : batch.asked)
-        if (known.image && devices.insert(known.image->device).second)
-            if (auto seen = reader.file_system(name.path))
-                batch.of_asked.push_back(*std::move(seen));
-    if (!path.empty() && batch.ends_round)
+    if (!path.empty() && (batch.ends_round || !batch.asked.empty()))
         batch.file_system = reader.file_system(path);
+    std::set<std::uint64_t> devices;
+    for (const core::Images* images : {&batch.asked, &batch.of_round})
+        for (const auto& [name, known] : *images)
+            if (known.image)
+                devices.insert(known.image->device);
+    // Not what an image says of the file system it is on, which need not be what its path says: a
+    // quota may hold for the folder.
+    for (const auto& [device, counted] : batch.paths)
+        if (devices.contains(device) && counted != path)
+            if (auto seen = reader.file_system(counted))
+                batch.others.push_back(*std::move(seen));
+}
+
+/// The first of the policy's on each device.
+std::map<std::uint64_t, std::string> StorageWatch::counted_paths() const {
+    std::map<std::uint64_t, std::string> paths;
+    for (const auto& [place, file_system] : guard_.host().file_systems.read)
+        paths.emplace(file_system.device, file_system.path);
+    return paths;
 }
 
 /// Takes what comes next from what the lane is to read: before all else, what its path is on.
@@ -321,9 +340,10 @@ StorageWatch::Batch StorageWatch::next_batch(std::size_t number) {
     Batch batch{.lane = number,
                 .asked = {},
                 .of_round = {},
+                .paths = counted_paths(),
                 .at_begin = {},
-                .of_asked = {},
-                .file_system = {}};
+                .file_system = {},
+                .others = {}};
     const std::size_t most = lane.place && !lane.is_known ? 0 : max_batch;
     batch.begins_round = most > 0 && std::exchange(lane.round_is_fresh, false);
     for (; !lane.asked.empty() && batch.asked.size() < most; ++batch.answers) {
@@ -345,60 +365,118 @@ void StorageWatch::take_in(Batch batch) {
     Lane& lane = *lanes_[batch.lane];
     lane.busy_since.reset();
     lane.answered += batch.answers;
+    if (batch.at_begin)
+        note_use(*batch.at_begin, &lane);
+    note_images(lane, batch.asked);
     guard_.set_images(batch.asked);
-    for (const core::FileSystem& seen : batch.of_asked)
-        note_use(seen, Use::more);
-    if (batch.begins_round)
-        lane.used_at_begin = batch.at_begin ? batch.at_begin->used : 0;
+    note_images(lane, batch.of_round);
     lane.round_read.merge(batch.of_round);
-    const bool ends_round = lane.round_is_on() && batch.ends_round && lane.round.empty();
-    if (ends_round) {
+    if (lane.round_is_on() && batch.ends_round && lane.round.empty()) {
         guard_.set_images(std::exchange(lane.round_read, {}));
         ++lane.rounds_ended;
     }
     if (batch.file_system)
-        note_file_system(lane, *std::move(batch.file_system), ends_round ? Use::any : Use::more);
+        note_file_system(lane, *std::move(batch.file_system));
+    for (const core::FileSystem& seen : batch.others)
+        note_use(seen);
+    count_less();
     tell_file_systems();
     // What was dropped may be of guests that were let in without it.
     lane.round_again |= batch.has_dropped;
     if (!lane.round_is_on() && std::exchange(lane.round_again, false))
         begin_rounds({batch.lane});
+    hasten_less();
     work(batch.lane);
     if (batch.ends_round || batch.answers > 0)
         changed_();
 }
 
-/// Of the file system an image is on, which paths may be on, too.
-void StorageWatch::note_use(const core::FileSystem& seen, Use use) {
-    std::int64_t used = seen.used;
+void StorageWatch::note_images(Lane& lane, const core::Images& images) {
+    for (const auto& [name, known] : images)
+        if (known.image)
+            lane.devices.insert(known.image->device);
+}
+
+void StorageWatch::note_use(const core::FileSystem& seen, const Lane* before_round_of) {
+    const auto found = std::ranges::find_if(
+        lanes_, [&](const auto& lane) { return lane->place && lane->path == seen.path; });
+    if (found == lanes_.end())
+        return;
+    Lane& lane = **found;
+    if (!lane.file_system || lane.file_system->device != seen.device ||
+        lane.file_system->used <= seen.used) {
+        lane.file_system = seen;
+        return lane.less.reset();
+    }
+    lane.file_system->capacity = seen.capacity;
+    if (lane.less)
+        lane.less->used = std::max(lane.less->used, seen.used);
+    else
+        lane.less = seen_less(seen, before_round_of);
+}
+
+/// before_round_of: whose round that is on began with this.
+StorageWatch::Less StorageWatch::seen_less(const core::FileSystem& seen,
+                                           const Lane* before_round_of) const {
+    Less less{.used = seen.used, .rounds = {}};
+    for (std::size_t number = 0; number < lanes_.size(); ++number)
+        if (const Lane& lane = *lanes_[number];
+            is_used(number) && (lane.devices.contains(seen.device) || !lane.knows_guests()))
+            less.rounds[number] =
+                lane.rounds_begun + (lane.round_is_fresh || &lane == before_round_of ? 0 : 1);
+    return less;
+}
+
+/// Where all images were read since.
+void StorageWatch::count_less() {
     for (const auto& lane : lanes_)
-        if (use == Use::more && lane->file_system && lane->file_system->device == seen.device)
-            used = std::max(used, lane->file_system->used);
-    for (const auto& lane : lanes_)
-        if (lane->file_system && lane->file_system->device == seen.device) {
-            lane->file_system->capacity = seen.capacity;
-            lane->file_system->used = used;
+        if (lane->less && std::ranges::all_of(lane->less->rounds, [&](const auto& need) {
+                return lanes_[need.first]->rounds_ended >= need.second || !is_used(need.first);
+            })) {
+            lane->file_system->used = lane->less->used;
+            lane->less.reset();
         }
 }
 
-void StorageWatch::note_file_system(Lane& lane, Result<core::FileSystem> found, Use use) {
-    if (found && use == Use::any)
-        found->used = std::max(found->used, lane.used_at_begin);
+/// Who has all images read waits for that, too.
+void StorageWatch::hasten_less() {
+    if (std::ranges::all_of(waiters_, [](const Waiter& each) { return each.rounds.empty(); }))
+        return;
+    std::set<std::size_t> idle;
+    for (const auto& lane : lanes_)
+        for (const auto& [number, round] : lane->less ? lane->less->rounds : Less{}.rounds) {
+            Lane& other = *lanes_[number];
+            if (other.rounds_begun < round && !other.round_is_on())
+                idle.insert(number);
+            other.round_again |= other.rounds_begun < round && other.round_is_on();
+        }
+    begin_rounds(idle);
+}
+
+bool StorageWatch::awaits_less() const {
+    return std::ranges::any_of(lanes_, [&](const auto& lane) {
+        return lane->less && std::ranges::none_of(lane->less->rounds, [&](const auto& need) {
+                   return hangs(*lanes_[need.first]);
+               });
+    });
+}
+
+void StorageWatch::note_file_system(Lane& lane, Result<core::FileSystem> found) {
     lane.is_known = true;
+    lane.is_unread = !found && found.error().code != Errc::not_found && !lane.file_system;
     const bool is_default = !guard_.policy().origins.contains("storage.paths");
     std::string problem = found ? "" : found.error().what;
     if (found)
-        lane.file_system = *std::move(found);
+        note_use(*found);
     else if (found.error().code == Errc::not_found) {
         lane.file_system.reset();
+        lane.less.reset();
         if (is_default) // a host without that folder has its images elsewhere
             problem.clear();
     }
     if (!problem.empty() && problem != lane.problem)
         log(Level::error, "storage: {}: {}", printable(lane.path), problem);
     lane.problem = std::move(problem);
-    if (lane.file_system)
-        note_use(core::FileSystem(*lane.file_system), use);
 }
 
 void StorageWatch::tell_file_systems() {
@@ -408,7 +486,7 @@ void StorageWatch::tell_file_systems() {
         if (lane->place)
             by_place[*lane->place] = lane.get();
     for (const auto& [place, lane] : by_place) {
-        if (!lane->is_known)
+        if (!lane->is_known || lane->is_unread)
             all.unread.push_back(lane->path);
         else if (lane->file_system && !all.place_of(lane->file_system->device))
             all.read[place] = *lane->file_system;
@@ -443,7 +521,8 @@ bool StorageWatch::is_served(const Waiter& waiter) const {
                waiter.rounds,
                [&](const auto& need) { return lanes_[need.first]->rounds_ended >= need.second; }) &&
            std::ranges::none_of(std::views::iota(std::size_t{0}, lanes_.size()),
-                                [&](std::size_t number) { return is_awaited(number); });
+                                [&](std::size_t number) { return is_awaited(number); }) &&
+           (waiter.rounds.empty() || !awaits_less());
 }
 
 void StorageWatch::give_up(const Waiter& waiter) {

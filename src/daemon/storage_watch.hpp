@@ -7,10 +7,10 @@
 // else (the files thread least of all, which makes durable what others wait for).
 //
 // What a guest writes is used, and no longer owed. So that nothing is free twice, what is used is
-// never older than what is known of an image: a file system is read after the images on it, and
-// with each start's. Then guests that write seem to owe more than they do until all images are read
-// again, which is done before a start is refused for it. What a guest discards it owes again: less
-// is used only when all images were read after it was seen to be less.
+// never older than what is known of an image: whoever reads images reads then what is used of the
+// file systems they are on. Then guests that write seem to owe more than they do until all images
+// are read again, which is done before a start is refused for it. What a guest discards it owes
+// again: less is used only when all images on it were read after it was seen to be less.
 
 #include <chrono>
 #include <cstddef>
@@ -97,13 +97,17 @@ class StorageWatch {
         bool has_dropped = false; ///< of that, what nobody waits for any longer
         bool begins_round = false;
         bool ends_round = false;
-        std::optional<core::FileSystem> at_begin; ///< of the lane's path, read before images
-        std::vector<core::FileSystem> of_asked;   ///< what their images are on, read after them
-        std::optional<Result<core::FileSystem>> file_system; ///< of the lane's path, read last
+        std::map<std::uint64_t, std::string> paths; ///< of those that count, by device
+        std::optional<core::FileSystem> at_begin;   ///< of the lane's path, read before images
+        std::optional<Result<core::FileSystem>> file_system; ///< the same, read after them
+        std::vector<core::FileSystem> others; ///< of the paths that images are on, read last
     };
     using Mail = loop::Mailbox<Batch>;
-    /// Whether what is used of a file system may turn out less than it was.
-    enum class Use { any, more };
+    /// What was seen to be used of a file system where that is less than what counts.
+    struct Less {
+        std::int64_t used = 0;                       ///< the most that was seen since
+        std::map<std::size_t, std::uint64_t> rounds; ///< it counts when so many ended, by lane
+    };
 
     /// An image that is to be read for starts.
     struct Asked {
@@ -125,12 +129,14 @@ class StorageWatch {
         core::Images round_read;
         std::uint64_t rounds_begun = 0;
         std::uint64_t rounds_ended = 0;
-        std::uint64_t first_round = 1;  ///< the first that began since the lane has its path
-        bool round_is_fresh = false;    ///< nothing was read for it yet
-        std::int64_t used_at_begin = 0; ///< of the round
-        bool round_again = false;       ///< after the one that is on
-        bool is_known = false;          ///< whether there is a file system
+        std::uint64_t first_round = 1;   ///< the first that began since the lane has its path
+        bool round_is_fresh = false;     ///< nothing was read for it yet
+        bool round_again = false;        ///< after the one that is on
+        std::set<std::uint64_t> devices; ///< that images it read were on
+        bool is_known = false;           ///< its path was read
+        bool is_unread = false;          ///< but could not be, and may be any file system
         std::optional<core::FileSystem> file_system;
+        std::optional<Less> less;
         std::string problem; ///< of the path: why there is nothing, or nothing new
 
         [[nodiscard]] bool round_is_on() const { return rounds_begun > rounds_ended; }
@@ -171,8 +177,14 @@ class StorageWatch {
     void work(std::size_t number);
     [[nodiscard]] Batch next_batch(std::size_t number);
     void take_in(Batch batch);
-    void note_file_system(Lane& lane, Result<core::FileSystem> found, Use use);
-    void note_use(const core::FileSystem& seen, Use use);
+    void note_images(Lane& lane, const core::Images& images);
+    void note_file_system(Lane& lane, Result<core::FileSystem> found);
+    void note_use(const core::FileSystem& seen, const Lane* before_round_of = nullptr);
+    [[nodiscard]] Less seen_less(const core::FileSystem& seen, const Lane* before_round_of) const;
+    void count_less();
+    void hasten_less();
+    [[nodiscard]] bool awaits_less() const;
+    [[nodiscard]] std::map<std::uint64_t, std::string> counted_paths() const;
     static void read(Batch& batch, const std::string& path, const StorageReader& reader,
                      const FilesThread& thread);
     void tell_file_systems();
