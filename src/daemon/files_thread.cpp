@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <system_error>
 
 #include <linux/close_range.h>
 #include <poll.h>
@@ -36,7 +37,11 @@ Result<std::unique_ptr<FilesThread>> FilesThread::start(std::optional<int> keep)
     auto jobs = loop::Mailbox<Job>::create(max_jobs);
     if (!jobs)
         return std::unexpected(jobs.error());
-    return std::unique_ptr<FilesThread>(new FilesThread(*std::move(jobs), keep));
+    try {
+        return std::unique_ptr<FilesThread>(new FilesThread(*std::move(jobs), keep));
+    } catch (const std::system_error& error) { // as many as the unit's TasksMax are there
+        return fail(Errc::limit, "no thread: {}", error.code().message());
+    }
 }
 
 FilesThread::FilesThread(std::unique_ptr<loop::Mailbox<Job>> jobs, std::optional<int> keep)

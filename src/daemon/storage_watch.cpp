@@ -2,6 +2,7 @@
 #include "daemon/storage_watch.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <ranges>
 #include <string_view>
 
@@ -19,6 +20,7 @@ namespace {
 /// What a thread reads before it tells: some milliseconds where storage does not dawdle, so that a
 /// start does not wait for a look at the images of thousands of guests.
 constexpr std::size_t max_batch = 64;
+constexpr std::chrono::milliseconds max_batch_time{20};
 
 /// What starts may have asked of a lane that is behind: more than as many starts as can be in
 /// flight have. What is asked beyond is not read in time.
@@ -26,10 +28,14 @@ constexpr std::size_t max_asked = 16384;
 
 /// Policies name at most 16 paths; there are more lanes only when those of paths that are no longer
 /// named hang.
-constexpr std::size_t max_lanes = 64;
+constexpr std::size_t max_lanes = 48;
 
 /// Of those, lanes of mounted file systems: guests' images are rarely on more.
 constexpr std::ptrdiff_t max_mounts = 24;
+
+/// Threads beside those of lanes, which images hold; and those that images of one lane may.
+constexpr std::size_t max_held_in_all = 16;
+constexpr std::ptrdiff_t max_held = 8;
 
 constexpr std::string_view late = "it could not be read in time";
 
@@ -38,10 +44,6 @@ std::string_view bare(std::string_view folder) {
     while (folder.ends_with('/'))
         folder.remove_suffix(1);
     return folder;
-}
-
-bool is_below(std::string_view path, std::string_view folder) {
-    return path.starts_with(folder) && path.substr(folder.size()).starts_with('/');
 }
 
 core::KnownImage read_image(const StorageReader& reader, const core::ImageName& name) {
@@ -97,18 +99,32 @@ StorageWatch::Lane* StorageWatch::lane_for(const std::string& path) {
         if (lane->path == path && !lane->is_of_mount)
             return lane.get();
     for (const auto& lane : lanes_)
-        if (!lane->path.empty() && !lane->place && !lane->is_of_mount && !lane->busy_since) {
-            lane->path = path;
-            lane->is_known = false;
-            lane->is_unread = false;
-            lane->first_round = lane->rounds_begun + 1;
-            lane->devices.clear();
-            lane->file_system.reset();
-            lane->less.reset();
-            lane->problem.clear();
+        if (!lane->path.empty() && !lane->place && !lane->is_of_mount && !lane->under_way) {
+            renew(*lane, path);
             return lane.get();
         }
     return add_lane(path);
+}
+
+/// What is asked of it, and its rounds, go on.
+void StorageWatch::renew(Lane& lane, const std::string& path) {
+    lane.path = path;
+    lane.is_known = false;
+    lane.is_unread = false;
+    lane.first_round = lane.rounds_begun + 1;
+    lane.devices.clear();
+    lane.file_system.reset();
+    lane.less.reset();
+    lane.problem.clear();
+}
+
+void StorageWatch::map_lanes() {
+    lane_at_.clear();
+    for (std::size_t number = 1; number < lanes_.size(); ++number)
+        if (const Lane& lane = *lanes_[number]; lane.place)
+            lane_at_.insert_or_assign(std::string(bare(lane.path)), number);
+        else if (lane.is_of_mount && mounts_.contains(lane.path))
+            lane_at_.emplace(lane.path, number);
 }
 
 StorageWatch::Lane* StorageWatch::add_lane(const std::string& path) {
@@ -137,45 +153,44 @@ void StorageWatch::policy_changed() {
             lane->place = place;
         ++place;
     }
+    map_lanes();
     tell_file_systems();
     look();
 }
 
 /// The innermost folder decides, be it one of the policy's or one where a file system is mounted.
 std::size_t StorageWatch::lane_of(const std::string& image) {
-    std::size_t found = 0;
-    std::size_t longest = 0;
-    for (std::size_t number = 1; number < lanes_.size(); ++number) {
-        const Lane& lane = *lanes_[number];
-        const std::string_view folder = bare(lane.path);
-        if (lane.place && is_below(image, folder) && (found == 0 || folder.size() > longest)) {
-            found = number;
-            longest = folder.size();
-        }
+    for (std::string_view folder = image; folder.contains('/');) {
+        folder = folder.substr(0, folder.rfind('/'));
+        if (const auto known = lane_at_.find(folder); known != lane_at_.end())
+            return known->second;
+        if (mounts_.contains(folder))
+            if (const auto added = lane_of_mount(std::string(folder)))
+                return *added;
     }
-    const std::string* innermost = nullptr;
-    for (const std::string& mount : mounts_)
-        if (is_below(image, mount) && mount.size() > longest) {
-            innermost = &mount;
-            longest = mount.size();
-        }
-    return innermost == nullptr ? found : lane_of_mount(*innermost).value_or(found);
+    return 0;
 }
 
-/// A new one where it has none, as far as there may be more.
+/// A new one, or that of one that is mounted no longer, as far as there may be more.
 std::optional<std::size_t> StorageWatch::lane_of_mount(const std::string& mount) {
-    for (std::size_t number = 1; number < lanes_.size(); ++number)
-        if (lanes_[number]->is_of_mount && lanes_[number]->path == mount)
-            return number;
-    if (std::ranges::count_if(lanes_, [](const auto& lane) { return lane->is_of_mount; }) >=
-        max_mounts)
+    auto found = std::ranges::find_if(lanes_, [&](const auto& lane) {
+        return lane->is_of_mount && !mounts_.contains(lane->path) && !lane->under_way &&
+               lane->asked.empty() && !lane->round_is_on();
+    });
+    if (found != lanes_.end())
+        renew(**found, mount);
+    else if (std::ranges::count_if(lanes_, [](const auto& lane) { return lane->is_of_mount; }) >=
+                 max_mounts ||
+             add_lane(mount) == nullptr)
         return std::nullopt;
-    Lane* lane = add_lane(mount);
-    if (lane == nullptr)
-        return std::nullopt;
-    lane->is_of_mount = true;
-    lane->first_round = 0; // what is known of its images others have read
-    return lanes_.size() - 1;
+    else
+        found = std::prev(lanes_.end());
+    (*found)->is_of_mount = true;
+    (*found)->first_round = 0; // what is known of its images others have read
+    const auto number = static_cast<std::size_t>(found - lanes_.begin());
+    new_lanes_.insert(number);
+    map_lanes();
+    return number;
 }
 
 bool StorageWatch::is_used(std::size_t number) const {
@@ -184,7 +199,7 @@ bool StorageWatch::is_used(std::size_t number) const {
 
 /// Somebody has waited for it in vain.
 bool StorageWatch::hangs(const Lane& lane) const {
-    return lane.busy_since && loop::now() - *lane.busy_since >= patience;
+    return lane.under_way && loop::now() - lane.under_way->since >= patience;
 }
 
 /// Nothing is decided before what the guests on it owe is known: it would be given away. It is not
@@ -193,34 +208,61 @@ bool StorageWatch::is_awaited(std::size_t number) const {
     return is_used(number) && !lanes_[number]->knows_guests() && !hangs(*lanes_[number]);
 }
 
+/// Where it was when it was last read decides, too: there it would hold one more thread.
+bool StorageWatch::is_held(const core::ImageName& image) const {
+    if (held_.empty())
+        return false;
+    const core::Images& images = guard_.host().images;
+    const auto known = images.find(image);
+    return std::ranges::any_of(held_, [&](const auto& each) {
+        const Held& held = each.second;
+        return held.image == image ||
+               (held.device && known != images.end() && known->second.image &&
+                known->second.image->device == *held.device);
+    });
+}
+
+std::ptrdiff_t StorageWatch::count_held(std::size_t number) const {
+    return std::ranges::count_if(held_,
+                                 [&](const auto& each) { return each.second.lane == number; });
+}
+
 /// A round that is on goes on to its end: what is new since it began the next one sees.
 void StorageWatch::look() {
     if (!counts())
         return;
-    mounts_ = reader_.mounts();
-    const std::size_t known = lanes_.size();
-    for (const auto& [identity, guest] : guard_.ledger().guests())
-        for (const core::Disk& disk : guest.domain.disks)
-            (void)lane_of(disk.image.path); // which may be a new one
-    for (std::size_t number = known; number < lanes_.size(); ++number)
-        lanes_[number]->first_round = 1;
+    std::vector<std::string> found = reader_.mounts();
+    if (std::set<std::string, std::less<>> mounts(found.begin(), found.end()); mounts != mounts_) {
+        mounts_ = std::move(mounts);
+        map_lanes();
+    }
     std::set<std::size_t> idle;
     for (std::size_t number = 0; number < lanes_.size(); ++number)
         if (is_used(number) && !lanes_[number]->round_is_on())
             idle.insert(number);
-    begin_rounds(idle);
+    begin_rounds(std::move(idle));
+    arm_timer();
 }
 
-void StorageWatch::begin_rounds(const std::set<std::size_t>& numbers) {
+/// Also those of new lanes.
+void StorageWatch::begin_rounds(std::set<std::size_t> numbers) {
+    if (numbers.empty())
+        return;
+    new_lanes_.clear();
     for (const auto& [identity, guest] : guard_.ledger().guests())
         for (const core::Disk& disk : guest.domain.disks)
-            if (const std::size_t number = lane_of(disk.image.path); numbers.contains(number))
+            if (const std::size_t number = lane_of(disk.image.path);
+                numbers.contains(number) || new_lanes_.contains(number))
                 lanes_[number]->round.push_back(disk.image);
+    for (const std::size_t number : new_lanes_)
+        lanes_[number]->first_round = lanes_[number]->rounds_begun + 1;
+    numbers.merge(new_lanes_);
     for (const std::size_t number : numbers) {
         ++lanes_[number]->rounds_begun;
         lanes_[number]->round_is_fresh = true;
-        work(number);
     }
+    for (const std::size_t number : numbers)
+        work(number);
 }
 
 void StorageWatch::look_at(const std::string& identity) {
@@ -242,18 +284,21 @@ void StorageWatch::read(const std::vector<core::Disk>& disks, std::chrono::nanos
 void StorageWatch::ask(const core::ImageName& image, Waiter& waiter) {
     const std::size_t number = lane_of(image.path);
     Lane& lane = *lanes_[number];
-    std::uint64_t position = lane.asked_ever;
-    if (const auto queued = lane.waited_for.find(image); queued != lane.waited_for.end()) {
-        position = queued->second.position;
-        ++queued->second.waiters;
-    } else if (lane.asked.size() < max_asked) {
-        position = ++lane.asked_ever;
+    if (!lane.waited_for.contains(image)) {
+        if (lane.asked.size() >= max_asked) { // the next round reads it where it is a guest's
+            lane.round_again = true;
+            return guard_.set_images(
+                {{image, {.image = std::nullopt, .problem = std::string(late)}}});
+        }
         lane.asked.push_back(image);
-        lane.waited_for[image] = {.position = position, .waiters = 1};
     }
-    std::uint64_t& answers = waiter.answers[number];
-    answers = std::max(answers, position);
-    waiter.images.push_back({.lane = number, .image = image, .position = position});
+    if (lane.under_way)
+        lane.under_way->progress->is_urgent = true;
+    Asked& asked = lane.waited_for[image];
+    if (asked.tickets.empty())
+        asked.tickets.push_back(*open_.insert(open_.end(), ++last_ticket_));
+    ++asked.waiters;
+    waiter.images.push_back({.lane = number, .image = image, .ticket = asked.tickets.back()});
 }
 
 void StorageWatch::read_all(std::chrono::nanoseconds at_most, Then then) {
@@ -270,47 +315,68 @@ void StorageWatch::read_all(std::chrono::nanoseconds at_most, Then then) {
 }
 
 void StorageWatch::wait(Waiter waiter) {
-    for (const auto& [number, answers] : waiter.answers)
-        work(number);
+    for (const Wanted& wanted : waiter.images)
+        work(wanted.lane);
     waiters_.push_back(std::move(waiter));
     arm_timer();
 }
 
 void StorageWatch::arm_timer() {
-    if (waiters_.empty())
-        return;
-    Instant next = std::ranges::min_element(waiters_, {}, &Waiter::until)->until;
-    for (std::size_t number = 0; number < lanes_.size(); ++number)
-        if (lanes_[number]->busy_since && is_awaited(number))
-            next = std::min(next, *lanes_[number]->busy_since + patience);
-    timer_->arm(next);
+    std::optional<Instant> next;
+    const auto note = [&](Instant at) { next = std::min(next.value_or(at), at); };
+    for (const Waiter& waiter : waiters_)
+        note(waiter.until);
+    for (const auto& lane : lanes_)
+        if (lane->under_way && !hangs(*lane))
+            note(lane->under_way->since + patience);
+    if (next)
+        timer_->arm(*next);
 }
 
 /// Has the lane's thread read more, unless it reads.
 void StorageWatch::work(std::size_t number) {
     Lane& lane = *lanes_[number];
-    if (lane.busy_since || (lane.asked.empty() && !lane.round_is_on()))
+    if (lane.under_way || (lane.asked.empty() && !lane.round_is_on()))
         return;
-    lane.busy_since = loop::now();
+    Batch batch = next_batch(number);
+    if (batch.asked.empty() && batch.of_round.empty() && !batch.ends_round) {
+        lane.under_way.reset();
+        return;
+    }
     // There is room: a lane has one job, and one batch, at a time.
     const std::string path = lane.is_of_mount ? "" : lane.path;
-    (void)lane.thread->run([batch = next_batch(number), path, reader = reader_, mail = mail_,
-                            thread = lane.thread.get()]() mutable {
-        read(batch, path, reader, *thread);
+    (void)lane.thread->run([batch = std::move(batch), path, progress = lane.under_way->progress,
+                            reader = reader_, mail = mail_, thread = lane.thread.get()]() mutable {
+        read(batch, path, *progress, reader, *thread);
         (void)mail->push(std::move(batch));
     });
 }
 
+/// At least one, where there are any.
+void StorageWatch::read_images(Batch& batch, Progress& progress, const StorageReader& reader,
+                               const FilesThread& thread) {
+    const Instant end = loop::now() + max_batch_time;
+    int at = 0;
+    for (core::Images* images : {&batch.asked, &batch.of_round})
+        for (auto each = images->begin(); each != images->end(); ++each, ++at) {
+            const bool is_urgent = images == &batch.of_round && progress.is_urgent;
+            if (at > 0 && (is_urgent || thread.is_ending() || loop::now() >= end)) {
+                images->erase(each, images->end());
+                break;
+            }
+            progress.at = at;
+            each->second = read_image(reader, each->first);
+        }
+    progress.at = std::numeric_limits<int>::max();
+}
+
 /// On the lane's thread.
-void StorageWatch::read(Batch& batch, const std::string& path, const StorageReader& reader,
-                        const FilesThread& thread) {
+void StorageWatch::read(Batch& batch, const std::string& path, Progress& progress,
+                        const StorageReader& reader, const FilesThread& thread) {
     if (!path.empty() && batch.begins_round)
         if (auto seen = reader.file_system(path))
             batch.at_begin = *std::move(seen);
-    for (core::Images* images : {&batch.asked, &batch.of_round})
-        for (auto& [name, known] : *images)
-            if (!thread.is_ending())
-                known = read_image(reader, name);
+    read_images(batch, progress, reader, thread);
     if (!path.empty() && (batch.ends_round || !batch.asked.empty()))
         batch.file_system = reader.file_system(path);
     std::set<std::uint64_t> devices;
@@ -338,6 +404,7 @@ std::map<std::uint64_t, std::string> StorageWatch::counted_paths() const {
 StorageWatch::Batch StorageWatch::next_batch(std::size_t number) {
     Lane& lane = *lanes_[number];
     Batch batch{.lane = number,
+                .number = ++last_batch_,
                 .asked = {},
                 .of_round = {},
                 .paths = counted_paths(),
@@ -346,25 +413,111 @@ StorageWatch::Batch StorageWatch::next_batch(std::size_t number) {
                 .others = {}};
     const std::size_t most = lane.place && !lane.is_known ? 0 : max_batch;
     batch.begins_round = most > 0 && std::exchange(lane.round_is_fresh, false);
-    for (; !lane.asked.empty() && batch.asked.size() < most; ++batch.answers) {
-        const bool is_waited_for = lane.waited_for.extract(lane.asked.front()).mapped().waiters > 0;
-        if (is_waited_for)
-            batch.asked.try_emplace(std::move(lane.asked.front()));
-        batch.has_dropped |= !is_waited_for;
-        lane.asked.pop_front();
-    }
-    while (!lane.round.empty() && batch.asked.size() + batch.of_round.size() < most) {
-        batch.of_round.try_emplace(std::move(lane.round.front()));
-        lane.round.pop_front();
-    }
+    lane.under_way = UnderWay{.batch = batch.number,
+                              .since = loop::now(),
+                              .progress = std::make_shared<Progress>(),
+                              .asked = {},
+                              .of_round = {},
+                              .begins_round = batch.begins_round};
+    fill(batch, lane, most);
     batch.ends_round = most == 0 || (lane.round_is_on() && lane.round.empty());
     return batch;
 }
 
+/// What is held stays asked, and is left out of rounds.
+void StorageWatch::fill(Batch& batch, Lane& lane, std::size_t most) {
+    std::deque<core::ImageName> left;
+    for (; !lane.asked.empty() && batch.asked.size() < most; lane.asked.pop_front()) {
+        core::ImageName& image = lane.asked.front();
+        if (is_held(image)) {
+            left.push_back(std::move(image));
+            continue;
+        }
+        Asked asked = lane.waited_for.extract(image).mapped();
+        if (asked.waiters > 0) {
+            batch.asked.try_emplace(image);
+            lane.under_way->asked.emplace(std::move(image), std::move(asked));
+            continue;
+        }
+        answer(asked.tickets);
+        lane.round_again = true; // it may be of a guest that was let in without it
+    }
+    lane.asked.insert(lane.asked.begin(), left.begin(), left.end());
+    for (; !lane.round.empty() && batch.asked.size() + batch.of_round.size() < most;
+         lane.round.pop_front())
+        if (!is_held(lane.round.front()) &&
+            lane.under_way->of_round.insert(lane.round.front()).second)
+            batch.of_round.try_emplace(lane.round.front());
+}
+
+void StorageWatch::answer(const std::vector<std::uint64_t>& tickets) {
+    for (const std::uint64_t ticket : tickets)
+        open_.erase(ticket);
+}
+
+/// What was not read of what is under way is read next.
+void StorageWatch::give_back(Lane& lane, const core::Images& asked, const core::Images& of_round) {
+    UnderWay ended = *std::exchange(lane.under_way, {});
+    for (auto& [image, by] : ended.asked | std::views::reverse) {
+        if (asked.contains(image)) {
+            answer(by.tickets);
+            continue;
+        }
+        const auto [queued, is_new] = lane.waited_for.try_emplace(image);
+        queued->second.waiters += by.waiters;
+        queued->second.tickets.insert(queued->second.tickets.begin(), by.tickets.begin(),
+                                      by.tickets.end());
+        if (is_new)
+            lane.asked.push_front(image);
+    }
+    for (const core::ImageName& image : ended.of_round)
+        if (!of_round.contains(image))
+            lane.round.push_front(image);
+}
+
+/// Lets another thread read what the lane's is held up from.
+void StorageWatch::set_aside(std::size_t number) {
+    Lane& lane = *lanes_[number];
+    if (!hangs(lane) || held_.size() >= max_held_in_all || count_held(number) >= max_held)
+        return;
+    UnderWay& stuck = *lane.under_way;
+    const auto count = static_cast<int>(stuck.asked.size() + stuck.of_round.size());
+    const int at = stuck.progress->at;
+    if (at < 0 || at >= count)
+        return; // it is the file system of its path that hangs
+    auto thread = FilesThread::start_apart(mail_->fd());
+    if (!thread)
+        return;
+    Held held{.lane = number,
+              .since = stuck.since,
+              .image = {},
+              .device = {},
+              .tickets = {},
+              .thread = std::exchange(lane.thread, *std::move(thread))};
+    if (const auto of_asked = static_cast<int>(stuck.asked.size()); at < of_asked) {
+        const auto asked = std::next(stuck.asked.begin(), at);
+        held.image = asked->first;
+        held.tickets = std::move(asked->second.tickets);
+        stuck.asked.erase(asked);
+    } else {
+        held.image = *std::next(stuck.of_round.begin(), at - of_asked);
+        stuck.of_round.erase(held.image);
+    }
+    const auto known = guard_.host().images.find(held.image);
+    if (known != guard_.host().images.end() && known->second.image &&
+        !(lane.file_system && lane.file_system->device == known->second.image->device))
+        held.device = known->second.image->device;
+    lane.round_is_fresh |= stuck.begins_round;
+    held_.emplace(stuck.batch, std::move(held));
+    give_back(lane, {}, {});
+    work(number);
+}
+
 void StorageWatch::take_in(Batch batch) {
+    if (auto held = held_.extract(batch.number))
+        return take_in_held(std::move(held.mapped()), batch);
     Lane& lane = *lanes_[batch.lane];
-    lane.busy_since.reset();
-    lane.answered += batch.answers;
+    give_back(lane, batch.asked, batch.of_round);
     if (batch.at_begin)
         note_use(*batch.at_begin, &lane);
     note_images(lane, batch.asked);
@@ -379,16 +532,38 @@ void StorageWatch::take_in(Batch batch) {
         note_file_system(lane, *std::move(batch.file_system));
     for (const core::FileSystem& seen : batch.others)
         note_use(seen);
+    go_on(batch.lane);
+    if (batch.ends_round || !batch.asked.empty())
+        changed_();
+}
+
+/// All but what held it has been read by another thread since. What was not read for it is now.
+void StorageWatch::take_in_held(Held held, Batch& batch) {
+    Lane& lane = *lanes_[held.lane];
+    core::Images read;
+    for (core::Images* images : {&batch.of_round, &batch.asked})
+        if (auto found = images->extract(held.image))
+            read.insert(std::move(found));
+    note_images(lane, read);
+    guard_.set_images(read);
+    answer(held.tickets);
+    for (const core::FileSystem& seen : batch.others)
+        note_use(seen);
+    for (const auto& each : lanes_)
+        each->round_again = true;
+    for (std::size_t number = 0; number < lanes_.size(); ++number)
+        go_on(number);
+    changed_();
+}
+
+void StorageWatch::go_on(std::size_t number) {
+    Lane& lane = *lanes_[number];
     count_less();
     tell_file_systems();
-    // What was dropped may be of guests that were let in without it.
-    lane.round_again |= batch.has_dropped;
-    if (!lane.round_is_on() && std::exchange(lane.round_again, false))
-        begin_rounds({batch.lane});
+    work(number);
+    if (!lane.round_is_on() && is_used(number) && std::exchange(lane.round_again, false))
+        begin_rounds({number});
     hasten_less();
-    work(batch.lane);
-    if (batch.ends_round || batch.answers > 0)
-        changed_();
 }
 
 void StorageWatch::note_images(Lane& lane, const core::Images& images) {
@@ -496,6 +671,8 @@ void StorageWatch::tell_file_systems() {
 
 /// Those that wait and need not any longer, or must not.
 void StorageWatch::serve() {
+    for (std::size_t number = 0; number < lanes_.size(); ++number)
+        set_aside(number);
     std::list<Waiter> served;
     const Instant now = loop::now();
     for (auto waiter = waiters_.begin(); waiter != waiters_.end();) {
@@ -515,8 +692,8 @@ void StorageWatch::serve() {
 /// Any path might be on the file system that an image is on.
 bool StorageWatch::is_served(const Waiter& waiter) const {
     return std::ranges::all_of(
-               waiter.answers,
-               [&](const auto& need) { return lanes_[need.first]->answered >= need.second; }) &&
+               waiter.images,
+               [&](const Wanted& wanted) { return !open_.contains(wanted.ticket); }) &&
            std::ranges::all_of(
                waiter.rounds,
                [&](const auto& need) { return lanes_[need.first]->rounds_ended >= need.second; }) &&
@@ -528,12 +705,13 @@ bool StorageWatch::is_served(const Waiter& waiter) const {
 void StorageWatch::give_up(const Waiter& waiter) {
     core::Images unread;
     for (const Wanted& wanted : waiter.images) {
-        Lane& lane = *lanes_[wanted.lane];
-        if (lane.answered >= wanted.position)
+        if (!open_.contains(wanted.ticket))
             continue;
         unread[wanted.image] = {.image = std::nullopt, .problem = std::string(late)};
-        const auto queued = lane.waited_for.find(wanted.image);
-        if (queued != lane.waited_for.end() && queued->second.position == wanted.position)
+        auto& queue = lanes_[wanted.lane]->waited_for;
+        if (const auto queued = queue.find(wanted.image);
+            queued != queue.end() && std::ranges::find(queued->second.tickets, wanted.ticket) !=
+                                         queued->second.tickets.end())
             --queued->second.waiters;
     }
     guard_.set_images(unread);
@@ -547,21 +725,29 @@ std::vector<std::string> StorageWatch::problems() const {
         const std::string what = lane->path.empty() ? "images elsewhere" : lane->path;
         if (!lane->path.empty() && !lane->place && !lane->is_of_mount)
             continue;
-        if (lane->busy_since && now - *lane->busy_since > soon)
+        if (lane->under_way && now - lane->under_way->since > soon)
             problems.push_back(fmt::format("storage: {}: no answer", printable(what)));
         else if (!lane->problem.empty())
             problems.push_back(fmt::format("storage: {}: {}", printable(what), lane->problem));
     }
+    for (const auto& [batch, held] : held_)
+        if (now - held.since > soon)
+            problems.push_back(fmt::format("storage: {}: no answer", printable(held.image.path)));
     return problems;
 }
 
 bool StorageWatch::stop(std::chrono::milliseconds at_most) {
     const Instant end = loop::now() + at_most;
+    std::vector<FilesThread*> threads;
     for (const auto& lane : lanes_)
-        (void)lane->thread->stop({});
-    return std::ranges::all_of(lanes_, [&](const auto& lane) {
+        threads.push_back(lane->thread.get());
+    for (const auto& [batch, held] : held_)
+        threads.push_back(held.thread.get());
+    for (FilesThread* thread : threads)
+        (void)thread->stop({});
+    return std::ranges::all_of(threads, [&](FilesThread* thread) {
         const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - loop::now());
-        return lane->thread->stop(std::max(left, std::chrono::milliseconds(0)));
+        return thread->stop(std::max(left, std::chrono::milliseconds(0)));
     });
 }
 

@@ -3,8 +3,11 @@
 // Keeps looking at the file systems of storage.paths and at the images of guests, and tells the
 // guard. Each of the paths has a thread of its own, each file system that is mounted below one or
 // elsewhere has one too (the first that images of guests are on, max_mounts of them), and images
-// that are left have one together: a file system that hangs holds up what is on it, and nothing
-// else (the files thread least of all, which makes durable what others wait for).
+// that are left have one together. Where an image leads through links is not known before it is
+// read: one that does not let go of the thread keeps it, and another reads what is left, but for
+// what was last on the file system that hangs. So one that hangs holds up what is on it and, as
+// long as not max_held images of which nothing is known do, nothing else (the files thread least of
+// all, which makes durable what others wait for).
 //
 // What a guest writes is used, and no longer owed. So that nothing is free twice, what is used is
 // never older than what is known of an image: whoever reads images reads then what is used of the
@@ -12,6 +15,7 @@
 // are read again, which is done before a start is refused for it. What a guest discards it owes
 // again: less is used only when all images on it were read after it was seen to be less.
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -88,13 +92,18 @@ class StorageWatch {
     [[nodiscard]] bool stop(std::chrono::milliseconds patience);
 
   private:
+    /// How far a thread is with a batch.
+    struct Progress {
+        static constexpr int before_images = -1;
+        std::atomic<int> at = before_images; ///< the number of the image that is read
+        std::atomic<bool> is_urgent = false; ///< a start waits behind it
+    };
     /// What a lane's thread read at one go.
     struct Batch {
         std::size_t lane = 0; ///< its number
-        core::Images asked;   ///< by starts
+        std::uint64_t number = 0;
+        core::Images asked; ///< by starts; only those that were read come back
         core::Images of_round;
-        std::size_t answers = 0;  ///< how much was asked
-        bool has_dropped = false; ///< of that, what nobody waits for any longer
         bool begins_round = false;
         bool ends_round = false;
         std::map<std::uint64_t, std::string> paths; ///< of those that count, by device
@@ -111,8 +120,26 @@ class StorageWatch {
 
     /// An image that is to be read for starts.
     struct Asked {
-        std::uint64_t position = 0; ///< of all that its lane was ever asked
+        std::vector<std::uint64_t> tickets; ///< of those who asked
         int waiters = 0;
+    };
+    /// What a lane's thread reads.
+    struct UnderWay {
+        std::uint64_t batch = 0;
+        Instant since;
+        std::shared_ptr<Progress> progress;
+        std::map<core::ImageName, Asked> asked;
+        std::set<core::ImageName> of_round;
+        bool begins_round = false;
+    };
+    /// A thread that an image does not let go of.
+    struct Held {
+        std::size_t lane = 0;
+        Instant since;
+        core::ImageName image;
+        std::optional<std::uint64_t> device; ///< what may be on it is not read either
+        std::vector<std::uint64_t> tickets;
+        std::unique_ptr<FilesThread> thread;
     };
     /// A thread and what it is to read.
     struct Lane {
@@ -120,11 +147,9 @@ class StorageWatch {
         std::string path;         ///< "" for images that have no other lane
         bool is_of_mount = false; ///< of the file system that is mounted there, no path of policy
         std::unique_ptr<FilesThread> thread;
-        std::optional<Instant> busy_since;
+        std::optional<UnderWay> under_way;
         std::deque<core::ImageName> asked;           ///< by starts: they come first; each once
         std::map<core::ImageName, Asked> waited_for; ///< the same
-        std::uint64_t asked_ever = 0;
-        std::uint64_t answered = 0;
         std::deque<core::ImageName> round; ///< what the round over all images has yet to read
         core::Images round_read;
         std::uint64_t rounds_begun = 0;
@@ -147,12 +172,11 @@ class StorageWatch {
     struct Wanted {
         std::size_t lane = 0;
         core::ImageName image;
-        std::uint64_t position = 0; ///< it was read when so many were answered
+        std::uint64_t ticket = 0;
     };
     /// Who waits for images.
     struct Waiter {
-        std::map<std::size_t, std::uint64_t> answers; ///< how many, by the lane's number
-        std::map<std::size_t, std::uint64_t> rounds;  ///< ended, the same
+        std::map<std::size_t, std::uint64_t> rounds; ///< ended, by the lane's number
         std::vector<Wanted> images;
         Instant until;
         Then then;
@@ -167,16 +191,26 @@ class StorageWatch {
     [[nodiscard]] std::optional<std::size_t> lane_of_mount(const std::string& mount);
     [[nodiscard]] Lane* lane_for(const std::string& path);
     [[nodiscard]] Lane* add_lane(const std::string& path);
+    static void renew(Lane& lane, const std::string& path);
+    void map_lanes();
     [[nodiscard]] bool is_used(std::size_t number) const;
     [[nodiscard]] bool hangs(const Lane& lane) const;
     [[nodiscard]] bool is_awaited(std::size_t number) const;
-    void begin_rounds(const std::set<std::size_t>& numbers);
+    [[nodiscard]] bool is_held(const core::ImageName& image) const;
+    [[nodiscard]] std::ptrdiff_t count_held(std::size_t number) const;
+    void begin_rounds(std::set<std::size_t> numbers);
     void ask(const core::ImageName& image, Waiter& waiter);
     void arm_timer();
     void wait(Waiter waiter);
     void work(std::size_t number);
     [[nodiscard]] Batch next_batch(std::size_t number);
+    void fill(Batch& batch, Lane& lane, std::size_t most);
     void take_in(Batch batch);
+    void take_in_held(Held held, Batch& batch);
+    void go_on(std::size_t number);
+    void give_back(Lane& lane, const core::Images& asked, const core::Images& of_round);
+    void set_aside(std::size_t number);
+    void answer(const std::vector<std::uint64_t>& tickets);
     void note_images(Lane& lane, const core::Images& images);
     void note_file_system(Lane& lane, Result<core::FileSystem> found);
     void note_use(const core::FileSystem& seen, const Lane* before_round_of = nullptr);
@@ -185,8 +219,10 @@ class StorageWatch {
     void hasten_less();
     [[nodiscard]] bool awaits_less() const;
     [[nodiscard]] std::map<std::uint64_t, std::string> counted_paths() const;
-    static void read(Batch& batch, const std::string& path, const StorageReader& reader,
-                     const FilesThread& thread);
+    static void read_images(Batch& batch, Progress& progress, const StorageReader& reader,
+                            const FilesThread& thread);
+    static void read(Batch& batch, const std::string& path, Progress& progress,
+                     const StorageReader& reader, const FilesThread& thread);
     void tell_file_systems();
     void serve();
     [[nodiscard]] bool is_served(const Waiter& waiter) const;
@@ -199,8 +235,14 @@ class StorageWatch {
     std::optional<loop::Io> arrived_;
     std::optional<loop::Timer> timer_; ///< the first of the waiters' times
     std::list<Waiter> waiters_;
-    std::vector<std::string> mounts_;
+    std::set<std::uint64_t> open_; ///< tickets without an answer
+    std::uint64_t last_ticket_ = 0;
+    std::uint64_t last_batch_ = 0;
+    std::map<std::uint64_t, Held> held_; ///< by batch
+    std::set<std::string, std::less<>> mounts_;
     std::vector<std::unique_ptr<Lane>> lanes_; ///< the first for images elsewhere; never fewer
+    std::map<std::string, std::size_t, std::less<>> lane_at_; ///< by bare folder
+    std::set<std::size_t> new_lanes_; ///< of mounts, since rounds last began
 };
 
 } // namespace virtguard::daemon

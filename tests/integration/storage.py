@@ -254,6 +254,22 @@ class Hanging(unittest.TestCase):
             hanging.end()
             lab.wait_until(lambda: host.status()["problems"] != [f"storage: {HANGING}: no answer"], "it was let go")
 
+    def test_a_link_to_a_file_system_that_hangs_holds_up_no_other_image_beside_it(self):
+        link = IMAGES / "link.qcow2"
+        link.symlink_to(HANGING / "a.qcow2")
+        self.addCleanup(link.unlink)
+        path = image("beside.qcow2", 1)
+        self.addCleanup(path.unlink)
+        with HangingFileSystem():
+            result, _ = prepare("linked", disk(link))
+            self.assertEqual(result.status, 0, result)
+            self.assertIn(f"linked: how much {link} may grow is not known: it could not be read in time", host.daemon_log())
+            for number in range(3):
+                result, seconds = prepare(f"beside-{number}", disk(path))
+                self.assertEqual(result.status, 0, result)
+                self.assertLess(seconds, PATIENCE)
+            self.assertNotIn(f"how much {path} may grow is not known", host.daemon_log())
+
     def test_doctor_does_not_vouch_for_guests_whose_storage_hangs(self):
         host.reload_policy(policy(paths=(HANGING,)))
         with HangingFileSystem():

@@ -3,6 +3,7 @@
 // Storage for tests that answers when it is told to: one file system per first part of a path
 // ("/a"), of 100 GiB, with images of 10 GiB unless a test says otherwise.
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -41,6 +42,11 @@ class SlowStorage {
         const std::lock_guard lock(mutex_);
         file_systems_[path] = std::move(file_system);
     }
+    /// Each image takes so long from now on.
+    void dawdle(std::chrono::milliseconds time) {
+        const std::lock_guard lock(mutex_);
+        time_of_each_ = time;
+    }
     /// How many had to wait.
     [[nodiscard]] int held() {
         const std::lock_guard lock(mutex_);
@@ -73,6 +79,7 @@ class SlowStorage {
     Result<core::Image> image(const std::string& path) {
         std::unique_lock lock(mutex_);
         wait(path, lock);
+        released_.wait_for(lock, time_of_each_, [] { return false; });
         ++images_read_;
         const auto set = images_.find(path);
         if (set != images_.end())
@@ -93,6 +100,7 @@ class SlowStorage {
     std::condition_variable released_;
     std::set<std::string> hanging_;
     int held_ = 0;
+    std::chrono::milliseconds time_of_each_{0};
     std::map<std::string, Result<core::Image>> images_;
     std::map<std::string, Result<core::FileSystem>> file_systems_;
     std::size_t images_read_ = 0;

@@ -206,6 +206,108 @@ TEST_CASE(
     CHECK(bench.demand({mount + "/1"}).notes.empty());
 }
 
+TEST_CASE("an image behind a link to what hangs holds up no other in its folder") {
+    const bool is_of_guest = GENERATE(false, true);
+    Bench bench(policy({"/a"}));
+    bench.slow.hang("/a/link");
+    if (is_of_guest)
+        bench.guard.running(domain({"/a/link"}), Instant{1s});
+    bench.watch();
+    CHECK(bench.read({"/a/link"}, 50ms) < 5s);
+    for (const auto* path : {"/a/1", "/a/2"}) {
+        CHECK(bench.read({path}, 1h) < 1min);
+        CHECK(bench.growth({path}) == 10 * gib);
+    }
+    CHECK_FALSE(bench.demand({"/a/link"}).notes.empty());
+    (void)bench.read({"/a/link"}, 50ms);
+    CHECK(bench.slow.held() == 1);
+    bench.slow.release();
+    (void)bench.read({"/a/link"});
+    CHECK(bench.growth({"/a/link"}) == 10 * gib);
+    CHECK(bench.demand({"/a/link"}).notes.empty());
+    CHECK(bench.storage_watch->stop(5000ms));
+}
+
+TEST_CASE("of many images on what hangs one holds a thread, and the rest of their folder is read") {
+    Bench bench(policy({"/a"}));
+    const std::vector<std::string> paths = paths_in_a(100);
+    for (const std::string& path : paths)
+        bench.slow.set_image(path, core::Image{.device = 9, .virtual_size = gib, .allocated = 0});
+    bench.guard.running(domain(paths), Instant{1s});
+    bench.watch();
+    (void)bench.read({"/a/there"});
+    for (const std::string& path : paths)
+        bench.slow.hang(path);
+    bench.storage_watch->look();
+    (void)bench.read(paths, 10ms);
+    for (const auto* path : {"/a/new", "/a/there"})
+        CHECK(bench.read({path}, 1h) < 1min);
+    bool done = false;
+    bench.storage_watch->read_all(1h, [&] { done = true; });
+    bench.run_until([&] { return done; });
+    CHECK(bench.slow.held() == 1);
+    bench.slow.release();
+    bench.slow.set_image("/a/7", core::Image{.device = 1, .virtual_size = 7 * gib, .allocated = 0});
+    bench.run_until([&] { return bench.growth({"/a/7"}) == 7 * gib; });
+}
+
+TEST_CASE("more images than threads that hang end the answers of their lane alone") {
+    Bench bench(policy({"/a", "/b"}));
+    const std::vector<std::string> paths = paths_in_a(30);
+    for (const std::string& path : paths)
+        bench.slow.hang(path);
+    bench.watch();
+    (void)bench.read(paths, 6s);
+    CHECK(bench.slow.held() == 9);
+    CHECK(bench.read({"/a/there"}, 10ms) >= 10ms);
+    CHECK(bench.read({"/b/1"}) < 5s);
+    CHECK(bench.storage_watch->problems().front() == "storage: /a/0: no answer");
+    CHECK_FALSE(bench.storage_watch->stop(50ms));
+    bench.slow.release();
+    (void)bench.storage_watch->stop(5000ms);
+}
+
+TEST_CASE("a start does not wait for others' images on storage that is slow") {
+    Bench bench(policy({"/a"}));
+    const std::vector<std::string> paths = paths_in_a(60);
+    bench.guard.running(domain(paths), Instant{1s});
+    bench.watch();
+    (void)bench.read({"/a/1"});
+    bench.slow.dawdle(20ms);
+    bench.storage_watch->look();
+    CHECK(bench.read({"/a/new"}, 10s) < StorageWatch::patience);
+    CHECK(bench.growth({"/a/new"}) == 10 * gib);
+}
+
+TEST_CASE("what more starts ask for than is remembered is read for guests") {
+    Bench bench(policy({"/a"}));
+    bench.watch();
+    (void)bench.read({"/a/1"});
+    bench.slow.hang("/a/1");
+    (void)bench.read({"/a/1"}, 1ms);
+    const std::vector<std::string> paths = paths_in_a(16386);
+    (void)bench.read(paths, 1ms);
+    const std::string& last = paths.back();
+    CHECK(bench.demand({last}).notes.size() == 1);
+    bench.guard.claim(domain({last}), Instant{1s});
+    bench.slow.release();
+    bench.run_until([&] { return bench.growth({last}) == 10 * gib; });
+}
+
+TEST_CASE("file systems that are mounted no longer make room for others") {
+    Bench bench(policy({"/a"}));
+    bench.watch();
+    for (int i = 0; i < 100; ++i) {
+        const std::string mount = fmt::format("/c/{}", i);
+        bench.slow.mounts = {mount};
+        bench.storage_watch->look();
+        (void)bench.read({mount + "/1"});
+    }
+    bench.slow.hang("/c/99/1");
+    (void)bench.read({"/c/99/1"}, 1ms);
+    CHECK(bench.read({"/d/1"}) < StorageWatch::patience);
+}
+
 TEST_CASE("more file systems than there are threads for share one") {
     Bench bench(policy({"/a"}));
     std::vector<std::string> paths;
