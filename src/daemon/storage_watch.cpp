@@ -37,6 +37,10 @@ constexpr std::ptrdiff_t max_mounts = 24;
 constexpr std::size_t max_held_in_all = 16;
 constexpr std::ptrdiff_t max_held = 8;
 
+/// How long an image may take before another thread goes on: what waits behind it, and was asked
+/// with it, is in time.
+constexpr std::chrono::milliseconds time_of_image = StorageWatch::patience / 2;
+
 constexpr std::string_view late = "it could not be read in time";
 
 /// The path of a folder without the slashes that may end it; "" is the root.
@@ -326,9 +330,11 @@ void StorageWatch::arm_timer() {
     const auto note = [&](Instant at) { next = std::min(next.value_or(at), at); };
     for (const Waiter& waiter : waiters_)
         note(waiter.until);
+    const Instant now = loop::now();
     for (const auto& lane : lanes_)
-        if (lane->under_way && !hangs(*lane))
-            note(lane->under_way->since + patience);
+        for (const auto time : {time_of_image, patience})
+            if (lane->under_way && lane->under_way->since + time > now)
+                note(lane->under_way->since + time);
     if (next)
         timer_->arm(*next);
 }
@@ -478,7 +484,8 @@ void StorageWatch::give_back(Lane& lane, const core::Images& asked, const core::
 /// Lets another thread read what the lane's is held up from.
 void StorageWatch::set_aside(std::size_t number) {
     Lane& lane = *lanes_[number];
-    if (!hangs(lane) || held_.size() >= max_held_in_all || count_held(number) >= max_held)
+    if (!lane.under_way || loop::now() - lane.under_way->since < time_of_image ||
+        held_.size() >= max_held_in_all || count_held(number) >= max_held)
         return;
     UnderWay& stuck = *lane.under_way;
     const auto count = static_cast<int>(stuck.asked.size() + stuck.of_round.size());
