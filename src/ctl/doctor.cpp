@@ -41,7 +41,8 @@ std::vector<Finding> check_daemon(const Result<Said<core::Status>>& said) {
         return {{.subject = "virtguardd",
                  .ok = false,
                  .text = said.error().what,
-                 .remedy = "as root: systemctl start virtguardd; journalctl -u virtguardd"}};
+                 .remedy = "as root: systemctl restart virtguardd.socket virtguardd; journalctl -u "
+                           "virtguardd"}};
     const core::Status& status = said->content;
     // Its problems, which follow, are what degraded means.
     const bool is_degraded = status.state == "degraded";

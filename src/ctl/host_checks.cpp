@@ -142,6 +142,13 @@ std::optional<std::int64_t> libvirtd_start(const fs::path& root) {
     return oldest;
 }
 
+/// Whether the package had libvirt's daemons reloaded at that time or later; it leaves a mark then.
+bool were_reloaded(const fs::path& root, std::int64_t since) {
+    struct stat mark {};
+    return ::lstat((root / "run/virtguard/libvirt-reloaded").c_str(), &mark) == 0 &&
+           mark.st_mtim.tv_sec >= since;
+}
+
 } // namespace
 
 std::vector<Finding> check_hook(const fs::path& root) {
@@ -186,6 +193,10 @@ Finding check_hook_is_seen(const fs::path& root, bool any_decided) {
     }
     if (entry.st_ctim.tv_sec < *start) {
         finding.text = "started after the hook was put in place";
+        return finding;
+    }
+    if (were_reloaded(root, entry.st_ctim.tv_sec)) {
+        finding.text = "was reloaded after the hook was put in place";
         return finding;
     }
     finding.ok = false;

@@ -134,10 +134,21 @@ class Doctor(unittest.TestCase):
         (self.root / "proc/4711/comm").write_text("cat\n")
         self.assertEqual(self.problems(), [])
 
+    def test_a_libvirtd_that_was_reloaded_for_the_hook_was_a_problem_until_the_first_start(self):
+        self.nothing_was_decided()
+        self.libvirtd(started=int((self.root / HOOK).lstat().st_ctime) - AN_HOUR)
+        mark = self.write("run/virtguard/libvirt-reloaded", "")
+        self.assertIn("ok      libvirtd: was reloaded after the hook was put in place\n", self.run_doctor().stdout)
+        before = (self.root / HOOK).lstat().st_ctime - AN_HOUR
+        os.utime(mark, (before, before))
+        self.assertEqual([subject for subject, _, _ in self.problems()], ["libvirtd"])
+
     def test_no_daemon(self):
         found = self.problems(socket="/nowhere/hook.sock")
         self.assertEqual([subject for subject, _, _ in found], ["virtguardd"])
         self.assertIn("nobody listens", found[0][1])
+        # It was "start", which does nothing for a daemon whose folder in /run was deleted.
+        self.assertIn("systemctl restart virtguardd.socket virtguardd", found[0][2])
 
     def test_a_daemon_with_problems(self):
         self.document |= {"problems": ["libvirt: gone"], "over_capacity": ["memory"]}

@@ -41,4 +41,4 @@ class Unavailable(MachineTest):
         suite.host.do(STOP)
         result = suite.host.run("virtguardctl doctor")
         self.assertEqual(result.status, 1, result)
-        self.assertIn("systemctl start virtguardd", result.out)
+        self.assertIn("systemctl restart virtguardd.socket virtguardd", result.out)
