@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <chrono>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "bus/kept_call.hpp"
@@ -19,6 +20,8 @@ constexpr std::chrono::microseconds polkit_patience = std::chrono::minutes(2);
 constexpr const char* polkit_name = "org.freedesktop.PolicyKit1";
 constexpr const char* polkit_path = "/org/freedesktop/PolicyKit1/Authority";
 constexpr const char* polkit_interface = "org.freedesktop.PolicyKit1.Authority";
+/// Of all that call again, or these are asked about once more.
+constexpr std::size_t max_users = 1024;
 constexpr std::uint32_t allow_user_interaction = 1; // of polkit's CheckAuthorizationFlags
 
 /// Whether polkit said yes; an error is a no.
@@ -39,17 +42,28 @@ int Authority::ask(sd_bus_message* call, Allowed allowed) {
                                                           .number = ++asked_,
                                                           .call = std::move(kept),
                                                           .allowed = std::move(allowed)});
-    sd_bus_slot* slot = nullptr;
-    const int r = sd_bus_call_method_async(
-        asker_, &slot, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus",
-        "GetConnectionUnixUser", on_user, &question, "s", sd_bus_message_get_sender(call));
-    question.answer.reset(slot);
-    if (r < 0) {
-        questions_.pop_back();
-        return r;
+    if (const auto known = users_.find(std::string_view(sd_bus_message_get_sender(call)));
+        known != users_.end()) {
+        question.user = known->second;
+        judge(question);
+        return 1;
     }
-    read_calls_(false);
-    return 1;
+    const int r = ask_user(question);
+    if (r < 0)
+        questions_.pop_back();
+    else
+        read_calls_(false);
+    return r;
+}
+
+int Authority::ask_user(Question& question) {
+    sd_bus_slot* slot = nullptr;
+    const int r =
+        sd_bus_call_method_async(asker_, &slot, "org.freedesktop.DBus", "/org/freedesktop/DBus",
+                                 "org.freedesktop.DBus", "GetConnectionUnixUser", on_user,
+                                 &question, "s", sd_bus_message_get_sender(question.call.get()));
+    question.answer.reset(slot);
+    return r < 0 ? r : 1;
 }
 
 int Authority::on_user(sd_bus_message* reply, void* userdata, sd_bus_error*) {
@@ -57,13 +71,22 @@ int Authority::on_user(sd_bus_message* reply, void* userdata, sd_bus_error*) {
     Authority& self = *question.authority;
     self.read_calls_(true);
     if (sd_bus_message_is_method_error(reply, nullptr) > 0 ||
-        sd_bus_message_read(reply, "u", &question.user) <= 0)
+        sd_bus_message_read(reply, "u", &question.user) <= 0) {
         self.refuse(question);
-    else if (question.user == 0)
-        self.allow(question);
-    else
-        self.consider(question);
+        return 1;
+    }
+    if (self.users_.size() == max_users)
+        self.users_.clear();
+    self.users_.emplace(sd_bus_message_get_sender(question.call.get()), question.user);
+    self.judge(question);
     return 1;
+}
+
+void Authority::judge(Question& question) {
+    if (question.user == 0)
+        allow(question);
+    else
+        consider(question);
 }
 
 /// Of who is not root.
@@ -114,22 +137,29 @@ int Authority::ask_polkit(Question& question) {
 
 int Authority::on_polkit(sd_bus_message* reply, void* userdata, sd_bus_error*) {
     auto& question = *static_cast<Question*>(userdata);
-    if (is_authorized(reply))
-        question.authority->allow(question);
-    else
-        question.authority->refuse(question);
+    Authority& self = *question.authority;
+    if (is_authorized(reply)) {
+        self.allow(question);
+        return 1;
+    }
+    if (sd_bus_message_is_method_error(reply, SD_BUS_ERROR_NO_REPLY) > 0)
+        self.cancel(question.number);
+    self.refuse(question);
     return 1;
 }
 
-/// Has polkit no longer ask a person for who is gone.
 int Authority::on_end(sd_bus_message*, void* userdata, sd_bus_error*) {
     auto& question = *static_cast<Question*>(userdata);
     Authority& self = *question.authority;
-    const std::string number = std::to_string(self.take(question).number);
-    (void)sd_bus_call_method_async(self.asker_, nullptr, polkit_name, polkit_path, polkit_interface,
-                                   "CancelCheckAuthorization", nullptr, nullptr, "s",
-                                   number.c_str());
+    self.cancel(self.take(question).number);
     return 0; // so that each of his calls hears it
+}
+
+/// Has polkit no longer ask a person for who is gone, or has his answer.
+void Authority::cancel(std::uint64_t number) {
+    (void)sd_bus_call_method_async(asker_, nullptr, polkit_name, polkit_path, polkit_interface,
+                                   "CancelCheckAuthorization", nullptr, nullptr, "s",
+                                   std::to_string(number).c_str());
 }
 
 void Authority::allow(Question& question) {

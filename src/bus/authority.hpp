@@ -2,9 +2,9 @@
 #pragma once
 // Who may change anything: root, and those that polkit lets. Both questions are put to the bus.
 //
-// Who it is that calls is known a moment later, and until then no further call is read, so that
-// none has to be kept, or refused, of whom nothing is known. Root goes on then, whoever else waits.
-// All others wait for polkit, within limits, and nothing else waits with them.
+// Who it is that calls for the first time is known a moment later, and until then no further call
+// is read, so that none has to be kept, or refused, of whom nothing is known. Root goes on then,
+// whoever else waits. All others wait for polkit, within limits, and nothing else waits with them.
 //
 // The questions have a connection of their own: on that of the calls, the answers would stand
 // behind all that others have sent.
@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "bus/handles.hpp"
@@ -38,9 +40,9 @@ class Authority {
     /// Calls that still wait get no answer.
     ~Authority() = default;
 
-    /// Runs `allowed`, later, if the caller may have things changed; else answers the call by
-    /// AccessDenied, or by LimitsExceeded. One that leaves the bus is forgotten. A negative errno
-    /// of sd-bus's where that could not be asked.
+    /// Runs `allowed`, perhaps later, if the caller may have things changed; else answers the call
+    /// by AccessDenied, or by LimitsExceeded. One that leaves the bus is forgotten. A negative
+    /// errno of sd-bus's where that could not be asked.
     [[nodiscard]] int ask(sd_bus_message* call, Allowed allowed);
 
   private:
@@ -54,12 +56,15 @@ class Authority {
         SlotPtr end{};          ///< of the caller's connection, told by the bus
     };
 
+    [[nodiscard]] int ask_user(Question& question);
     static int on_user(sd_bus_message* reply, void* question, sd_bus_error*);
     static int on_polkit(sd_bus_message* reply, void* question, sd_bus_error*);
     static int on_end(sd_bus_message* signal, void* question, sd_bus_error*);
+    void judge(Question& question);
     void consider(Question& question);
     [[nodiscard]] int watch_caller(Question& question);
     [[nodiscard]] int ask_polkit(Question& question);
+    void cancel(std::uint64_t number);
     void allow(Question& question);
     void refuse(Question& question);
     [[nodiscard]] Question take(Question& question);
@@ -68,6 +73,7 @@ class Authority {
     std::function<void(bool)> read_calls_;
     std::uint64_t asked_ = 0;
     std::list<Question> questions_;
+    std::map<std::string, std::uint32_t, std::less<>> users_; ///< by unique name: one owner, ever
 };
 
 } // namespace virtguard::bus

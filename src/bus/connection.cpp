@@ -212,6 +212,9 @@ std::uint64_t Connection::unsent() const {
 
 void Connection::end(const std::string& why) {
     joined_ = false;
+    // Whoever calls now hears at once that nobody has the name.
+    sd_bus_close(bus_.get());
+    sd_bus_close(asker_.get());
     if (!std::exchange(ended_, true))
         handlers_.lost(why);
 }

@@ -74,14 +74,51 @@ Result<std::string> read_text(sd_bus_message* call, const char* name, std::size_
     return text;
 }
 
-Result<core::ReservationId> read_id(sd_bus_message* call, std::size_t most) {
-    auto owner = read_text(call, "owner", most);
+Result<core::Order> read_set_overcommit(sd_bus_message* call) {
+    const auto resource = read_text(call, "resource", Methods::max_word);
+    if (!resource)
+        return std::unexpected(resource.error());
+    const auto ratio = read_text(call, "ratio", Methods::max_word);
+    return ratio ? core::read_set_overcommit(*resource, *ratio) : std::unexpected(ratio.error());
+}
+
+Result<core::Order> read_reset_overcommit(sd_bus_message* call) {
+    const auto resource = read_text(call, "resource", Methods::max_word);
+    return resource ? core::read_reset_overcommit(*resource) : std::unexpected(resource.error());
+}
+
+Result<core::Order> read_set_mode(sd_bus_message* call) {
+    const auto mode = read_text(call, "mode", Methods::max_word);
+    if (!mode)
+        return std::unexpected(mode.error());
+    const auto reason = read_text(call, "message", core::max_message);
+    return reason ? core::read_set_mode(*mode, *reason) : std::unexpected(reason.error());
+}
+
+Result<core::ReservationId> read_id(sd_bus_message* call) {
+    auto owner = read_text(call, "owner", Methods::max_word);
     if (!owner)
         return std::unexpected(owner.error());
-    auto name = read_text(call, "name", most);
+    auto name = read_text(call, "name", Methods::max_word);
     if (!name)
         return std::unexpected(name.error());
     return core::ReservationId{*std::move(owner), *std::move(name)};
+}
+
+Result<core::Order> read_renew(sd_bus_message* call) {
+    auto id = read_id(call);
+    if (!id)
+        return std::unexpected(id.error());
+    std::uint64_t microseconds = 0;
+    if (const int r = sd_bus_message_read(call, "t", &microseconds); r < 0)
+        return failed("expiry", r);
+    const auto expiry = core::read_expiry(microseconds);
+    return expiry ? core::read_renew(*std::move(id), *expiry) : std::unexpected(expiry.error());
+}
+
+Result<core::Order> read_cancel(sd_bus_message* call) {
+    auto id = read_id(call);
+    return id ? core::read_cancel(*std::move(id)) : std::unexpected(id.error());
 }
 
 /// Appends to a message, until one step fails.
@@ -292,30 +329,15 @@ int Methods::recent_decisions(sd_bus_message* message) {
 }
 
 int Methods::set_overcommit(sd_bus_message* message) {
-    const auto resource = read_text(message, "resource", max_word);
-    if (!resource)
-        return reply_error(message, resource.error());
-    const auto ratio = read_text(message, "ratio", max_word);
-    if (!ratio)
-        return reply_error(message, ratio.error());
-    return carry_out(message, core::read_set_overcommit(*resource, *ratio));
+    return carry_out(message, read_set_overcommit(message));
 }
 
 int Methods::reset_overcommit(sd_bus_message* message) {
-    const auto resource = read_text(message, "resource", max_word);
-    if (!resource)
-        return reply_error(message, resource.error());
-    return carry_out(message, core::read_reset_overcommit(*resource));
+    return carry_out(message, read_reset_overcommit(message));
 }
 
 int Methods::set_mode(sd_bus_message* message) {
-    const auto mode = read_text(message, "mode", max_word);
-    if (!mode)
-        return reply_error(message, mode.error());
-    const auto reason = read_text(message, "message", core::max_message);
-    if (!reason)
-        return reply_error(message, reason.error());
-    return carry_out(message, core::read_set_mode(*mode, *reason));
+    return carry_out(message, read_set_mode(message));
 }
 
 int Methods::reserve(sd_bus_message* message) {
@@ -323,22 +345,11 @@ int Methods::reserve(sd_bus_message* message) {
 }
 
 int Methods::renew_reservation(sd_bus_message* message) {
-    auto id = read_id(message, max_word);
-    if (!id)
-        return reply_error(message, id.error());
-    std::uint64_t microseconds = 0;
-    if (const int r = sd_bus_message_read(message, "t", &microseconds); r < 0)
-        return r;
-    const auto expiry = core::read_expiry(microseconds);
-    return carry_out(message, expiry ? core::read_renew(*std::move(id), *expiry)
-                                     : std::unexpected(expiry.error()));
+    return carry_out(message, read_renew(message));
 }
 
 int Methods::cancel_reservation(sd_bus_message* message) {
-    auto id = read_id(message, max_word);
-    if (!id)
-        return reply_error(message, id.error());
-    return carry_out(message, core::read_cancel(*std::move(id)));
+    return carry_out(message, read_cancel(message));
 }
 
 int Methods::list_reservations(sd_bus_message* message) {
@@ -358,16 +369,18 @@ int Methods::list_reservations(sd_bus_message* message) {
 
 /// Only who may give orders learns what is wrong with one.
 int Methods::carry_out(sd_bus_message* message, Result<core::Order> order) {
-    return authority_.ask(
-        message, [this, order = std::move(order)](MessagePtr call, std::uint32_t user) {
-            if (!order) {
-                (void)reply_order(call.get(), fail(Errc::invalid, "{}", order.error().what));
-                return;
-            }
-            actions_.order(*order, user, [call = std::move(call)](const Result<>& done) {
-                (void)reply_order(call.get(), done);
-            });
+    return authority_.ask(message, [this, order = std::move(order)](MessagePtr call,
+                                                                    std::uint32_t user) {
+        if (!order) {
+            const auto& [code, what] = order.error();
+            (void)(code == Errc::limit ? reply_error(call.get(), order.error())
+                                       : reply_order(call.get(), fail(Errc::invalid, "{}", what)));
+            return;
+        }
+        actions_.order(*order, user, [call = std::move(call)](const Result<>& done) {
+            (void)reply_order(call.get(), done);
         });
+    });
 }
 
 int Methods::reload(sd_bus_message* message) {

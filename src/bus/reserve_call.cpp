@@ -23,7 +23,7 @@ Result<> read_text(sd_bus_message* call, std::string_view name, std::size_t most
     if (const int r = sd_bus_message_read(call, "s", &text); r < 0)
         return failed(name, r);
     if (std::string_view(text).size() > most)
-        return fail(Errc::invalid, "{}: longer than {} bytes", name, most);
+        return fail(Errc::limit, "{}: longer than {} bytes", name, most);
     target = text;
     return {};
 }

@@ -49,6 +49,8 @@ RETURN, ERROR = 2, 3  # types of messages
 class Raw:
     """A client that does no more than it is told: it need not read, and unless it is to has little room for what it gets."""
 
+    flags = 0  # of its calls
+
     def __init__(self, path, user=0, reads=False):
         self.socket = socket.socket(socket.AF_UNIX)
         if not reads:
@@ -80,7 +82,7 @@ class Raw:
             fields += bytes((code, 1)) + kind + b"\0" + struct.pack("<I", len(value)) + value.encode() + b"\0"
         if signature:
             fields += b"\0" * (-len(fields) % 8) + bytes((8, 1)) + b"g\0" + bytes((len(signature),)) + signature + b"\0"
-        message = struct.pack("<cBBBIII", b"l", 1, 0, 1, len(body), self.serial, len(fields)) + fields
+        message = struct.pack("<cBBBIII", b"l", 1, self.flags, 1, len(body), self.serial, len(fields)) + fields
         message += b"\0" * (-len(message) % 8) + body
         try:
             self.socket.sendall(message)

@@ -14,6 +14,7 @@ import signal
 import struct
 import subprocess
 import textwrap
+import threading
 
 import alone
 import on_bus
@@ -29,6 +30,7 @@ READERS = {"Check": ["s", xml("new", 9, 1)], "Explain": ["s", "web"], "ListDomai
            "ListReservations": []}
 PLACES = 64  # for calls of one user that wait for polkit
 FURTHER = 16
+NO_REPLY_EXPECTED = 1  # a flag of D-Bus
 DENIED = "org.freedesktop.DBus.Error.AccessDenied: polkit does not allow org.virtguard1.manage"
 
 
@@ -111,9 +113,11 @@ class Polkit(BusTest):
 
     def test_whom_no_rule_allows_changes_nothing_and_learns_nothing(self):
         self.policy.write_text("mode = 7\n")
+        longer = "x" * 600  # than any word may be
         for who in (NOBODY, as_user("guest")):
             for method, arguments in self.changing_methods().items():
-                self.assertEqual(self.call(who, method, *arguments), DENIED, method)
+                for some in (arguments, [longer if each == "x" else each for each in arguments]):
+                    self.assertEqual(self.call(who, method, *some), DENIED, method)
         self.assertEqual((self.property("State"), self.property("Problems")), ("ready", []))
         self.assertNotIn("policy", self.log.read_text())
 
@@ -187,6 +191,26 @@ class Polkit(BusTest):
             for client in clients:
                 client.socket.close()
             self.assertEqual(self.call([], "Resync"), "")
+
+    def test_a_flood_of_calls_that_want_no_answer_stops_nobody(self):
+        client = Raw(f"{self.folder}/bus", USERS["guest"])
+        self.addCleanup(client.socket.close)
+        client.flags = NO_REPLY_EXPECTED
+        is_over = threading.Event()
+
+        def flood():
+            while not is_over.is_set():
+                client.call(NAME, ROOT, MANAGER, "Resync")
+        flooding = threading.Thread(target=flood)
+        flooding.start()
+        try:
+            for _ in range(10):
+                self.assertEqual(self.call([], "Resync"), "")
+                self.assertEqual(self.property("State"), "ready")
+        finally:
+            is_over.set()
+            flooding.join()
+        self.assertGreater(client.serial, 10_000)
 
     def test_who_leaves_the_bus_leaves_his_places(self):
         self.polkit.send_signal(signal.SIGSTOP)

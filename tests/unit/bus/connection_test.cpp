@@ -500,21 +500,22 @@ TEST_CASE("root reserves, renews and cancels, and hears what was wrong") {
     const std::string invalid = "org.freedesktop.DBus.Error.InvalidArgs: ";
     CHECK(reserve_with("expires", "t", std::uint64_t{1}) ==
           invalid + "options: \"expires\" is none: expected uuids, match, xml, expiry or force");
+    const std::string too_long = "org.virtguard1.Error.TooLong: ";
     const std::string long_word(325, 'x');
-    CHECK(reserve_with(long_word.c_str(), "b", 1) == invalid + "options: longer than 324 bytes");
+    CHECK(reserve_with(long_word.c_str(), "b", 1) == too_long + "options: longer than 324 bytes");
     CHECK(error(client.manager("Reserve", "ssa{sx}a{sv}", "cortex", long_word.c_str(), 0, 0)) ==
-          invalid + "name: longer than 324 bytes");
+          too_long + "name: longer than 324 bytes");
     CHECK(error(client.manager("Reserve", "ssa{sx}a{sv}", "cortex", "spot", 1, long_word.c_str(),
                                std::int64_t{1}, 0)) ==
-          invalid + "resources: longer than 324 bytes");
+          too_long + "resources: longer than 324 bytes");
     CHECK(reserve_with("expiry", "s", "never") ==
           invalid + "options: expiry: expected a value of type t");
     CHECK(reserve_with("expiry", "t", UINT64_MAX) ==
           invalid + "expiry: expected microseconds since 1970, before the year 10000");
     CHECK(reserve_with("match", "s", std::string(257, ' ').c_str()) ==
-          invalid + "match: longer than 256 bytes");
+          too_long + "match: longer than 256 bytes");
     CHECK(reserve_with("xml", "s", std::string(256 * 1024 + 1, ' ').c_str()) ==
-          invalid + "xml: longer than 262144 bytes");
+          too_long + "xml: longer than 262144 bytes");
     CHECK(error(client.manager("CancelReservation", "ss", "cortex", "a b")) ==
           invalid + "name: \"a b\": expected 1 to 64 letters, digits and characters of "
                     "\"-_.:+\"");
