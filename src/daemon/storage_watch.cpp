@@ -740,7 +740,31 @@ std::vector<std::string> StorageWatch::problems() const {
     for (const auto& [batch, held] : held_)
         if (now - held.since > soon)
             problems.push_back(fmt::format("storage: {}: no answer", printable(held.image.path)));
+    if (std::string unknown = unknown_growth(); !unknown.empty())
+        problems.push_back(std::move(unknown));
     return problems;
+}
+
+/// Running guests' images that count as nothing as they could not be read, but for volumes of
+/// pools, which never can; "" where there are none.
+std::string StorageWatch::unknown_growth() const {
+    const core::Host& host = guard_.host();
+    std::set<core::ImageName> unknown;
+    for (const auto& [identity, guest] : guard_.ledger().guests()) {
+        if (guest.state != core::GuestState::running || !host.file_systems.any())
+            continue;
+        for (const core::Disk& disk : guest.domain.disks)
+            if (const auto known = host.images.find(disk.image); known != host.images.end() &&
+                                                                 !known->second.image &&
+                                                                 disk.image.path.starts_with('/'))
+                unknown.insert(disk.image);
+    }
+    if (unknown.empty())
+        return "";
+    const core::ImageName& first = *unknown.begin();
+    return fmt::format(
+        "storage: how much {} images of guests may grow is not known, such as {}: {}",
+        unknown.size(), printable(first.path), host.images.at(first).problem);
 }
 
 bool StorageWatch::stop(std::chrono::milliseconds at_most) {

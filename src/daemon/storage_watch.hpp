@@ -227,6 +227,7 @@ class StorageWatch {
     void serve();
     [[nodiscard]] bool is_served(const Waiter& waiter) const;
     void give_up(const Waiter& waiter);
+    [[nodiscard]] std::string unknown_growth() const;
 
     core::Guard& guard_;
     StorageReader reader_;

@@ -585,6 +585,20 @@ TEST_CASE("a path that takes the place of another has nothing of it") {
     CHECK(bench.guard.report().host.foreign[storage] == 0);
 }
 
+TEST_CASE("images of guests that count as nothing, as they cannot be read, are a problem") {
+    Bench bench(policy({"/a"}));
+    bench.guard.running(domain({"/a/1", "/a/2", "/a/3", "volume a of pool b"}), Instant{1s});
+    for (const auto* path : {"/a/1", "/a/2", "volume a of pool b"})
+        bench.slow.set_image(path, fail(Errc::io, "Permission denied"));
+    bench.watch();
+    (void)bench.read({"/a/new"});
+    CHECK(bench.storage_watch->problems() ==
+          Lines{"storage: how much 2 images of guests may grow is not known, such as /a/1: "
+                "Permission denied"});
+    bench.guard.released("web", Instant{2s});
+    CHECK(bench.storage_watch->problems().empty());
+}
+
 TEST_CASE("two paths on one file system count once") {
     Bench bench(policy({"/a", "/a/b/", "/b"}));
     bench.watch();
