@@ -727,18 +727,21 @@ void StorageWatch::give_up(const Waiter& waiter) {
 std::vector<std::string> StorageWatch::problems() const {
     constexpr std::chrono::seconds soon{5};
     std::vector<std::string> problems;
-    const Instant now = loop::now();
+    const Instant last = loop::now() - soon;
+    const auto hangs_as_a_whole = [&](const Lane& lane) {
+        return lane.under_way && lane.under_way->since < last;
+    };
     for (const auto& lane : lanes_) {
         const std::string what = lane->path.empty() ? "images elsewhere" : lane->path;
         if (!lane->path.empty() && !lane->place && !lane->is_of_mount)
             continue;
-        if (lane->under_way && now - lane->under_way->since > soon)
+        if (hangs_as_a_whole(*lane))
             problems.push_back(fmt::format("storage: {}: no answer", printable(what)));
         else if (!lane->problem.empty())
             problems.push_back(fmt::format("storage: {}: {}", printable(what), lane->problem));
     }
     for (const auto& [batch, held] : held_)
-        if (now - held.since > soon)
+        if (held.since < last && !hangs_as_a_whole(*lanes_[held.lane]))
             problems.push_back(fmt::format("storage: {}: no answer", printable(held.image.path)));
     if (std::string unknown = unknown_growth(); !unknown.empty())
         problems.push_back(std::move(unknown));
