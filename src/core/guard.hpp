@@ -63,6 +63,8 @@ class Guard {
     /// as free. Changes nothing.
     [[nodiscard]] Answer check(const Domain& domain);
 
+    /// While it lives, many guests are taken up at the cost of one: see Ledger::Batch.
+    [[nodiscard]] Ledger::Batch batch() { return Ledger::Batch(ledger_); }
     /// Takes up a guest as it is, in place of the one of that identity: what an earlier daemon
     /// knew. Its owner and demand are worked out anew.
     void put(Guest guest) { put(std::move(guest), std::nullopt); }

@@ -202,6 +202,13 @@ std::string origin_text(const Setter& setter) {
     return fmt::format("run time by {} at {}", user_text(setter), time_text(setter.time));
 }
 
+std::map<ReservationId, Booking> bookings(const RunTime& run_time) {
+    std::map<ReservationId, Booking> bookings;
+    for (const auto& [id, each] : run_time.reservations)
+        bookings.emplace(id, each.booking);
+    return bookings;
+}
+
 Policy in_force(Policy files, const RunTime& run_time) {
     for (const auto& [resource, set] : run_time.overcommit) {
         files.overcommit[resource] = set.ratio;

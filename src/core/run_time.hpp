@@ -71,6 +71,9 @@ struct RunTime {
     friend bool operator==(const RunTime&, const RunTime&) = default;
 };
 
+/// What of the reservations the guard is to know.
+[[nodiscard]] std::map<ReservationId, Booking> bookings(const RunTime& run_time);
+
 /// The policy of the files, with what is set at run time in its place.
 [[nodiscard]] Policy in_force(Policy files, const RunTime& run_time);
 

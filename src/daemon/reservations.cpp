@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
-#include <map>
 #include <string>
 #include <utility>
 #include <variant>
@@ -91,10 +90,7 @@ Result<std::unique_ptr<Reservations>> Reservations::create(loop::Loop& loop, cor
 }
 
 void Reservations::take_up() {
-    std::map<core::ReservationId, core::Booking> kept;
-    for (const auto& [id, each] : store_.values().reservations)
-        kept.emplace(id, each.booking);
-    guard_.reserve(kept);
+    guard_.reserve(core::bookings(store_.values()));
     arm();
 }
 

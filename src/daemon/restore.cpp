@@ -64,6 +64,7 @@ void restore(core::Guard& guard, GuestStore& store, const fs::path& root) {
     for (json::KeptGuest& guest : guests)
         images.merge(guest.images);
     guard.set_images(images);
+    const core::Ledger::Batch batch = guard.batch();
     for (json::KeptGuest& guest : guests)
         guard.put(std::move(guest));
     read_status_files(guard, root);

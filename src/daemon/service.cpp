@@ -101,6 +101,8 @@ Service::Service(ServiceOptions options, core::Topology topology, StartPolicy po
     starts_.set_capacities([this](std::chrono::nanoseconds at_most, StorageWatch::Then then) {
         policy_.read_capacities(at_most, std::move(then));
     });
+    // First what is to be asked of each guest: its file knows the answer, its XML may tell it anew.
+    guard_.reserve(core::bookings(policy_.run_time().values()));
     restore(guard_, store_, options_.root);
     store_.save(guard_);
     pages_.read_again();

@@ -1440,6 +1440,33 @@ TEST_CASE("a guest whose XML a reservation matches draws on it, others do not") 
     CHECK(reserved(bench) == "spot 3/6");
 }
 
+TEST_CASE("a restart forgot which guests a reservation matches, and what they drew from it") {
+    Bench bench(open_to_all);
+    core::ReserveWords words = spot(4);
+    words.match = "boolean(/domain/title[.='big'])";
+    CHECK(reserve(bench, words) == "");
+    CHECK(reserve(bench, {.id = {"cortex", "z"}, .amounts = {{"memory", 2 * gib}}}) == "");
+    const std::string big = owned_xml(1, 4, "cortex", "<title>big</title>");
+    CHECK(bench.prepare(big).verdict == wire::Verdict::admitted);
+    (void)bench.send(started, big);
+    bench.folder.write("proc/100/comm", "qemu");
+    bench.folder.write("run/libvirt/qemu/web-1.xml",
+                       "<domstatus state='running' reason='booted' pid='100'>" + big +
+                           "</domstatus>");
+    bench.start();
+    CHECK(reserved(bench) == "spot 0/4, z 2/2");
+    CHECK(bench.prepare(owned_xml(2, 2, "other")).verdict == wire::Verdict::admitted);
+    CHECK(bench.give(core::RenewReservation{{"cortex", "spot"}, in(50ms)}).verdict ==
+          wire::Verdict::done);
+    bench.service.reset(); // and it ends while no daemon runs
+    const Instant late = after(100ms);
+    bench.run_until([&] { return loop::now() > late; });
+    bench.start();
+    CHECK(reserved(bench) == "z 2/2");
+    bench.start();
+    CHECK(reserved(bench) == "z 2/2");
+}
+
 TEST_CASE("a guest that was not asked yet what a reservation matches is no problem of the policy") {
     Bench bench(open_to_all);
     (void)bench.send(reconnect, owned_xml(1, 3));
