@@ -15,31 +15,73 @@ namespace {
 /// Takes as much of what is wanted from what is there as can be taken at all: a flow whose places
 /// are the pieces that are there. Whether that was all of it.
 bool take(std::vector<Piece>& there, const std::vector<Piece>& wanted,
-          const std::function<bool(std::size_t want, std::size_t from)>& may_take) {
+          const std::function<IdSet(std::size_t want)>& sources_of) {
     std::map<int, std::int64_t> room;
-    std::map<Resource, std::vector<int>> of_resource;
+    std::map<Resource, Int128> left;
     for (const Piece& piece : there) {
-        of_resource[piece.resource].push_back(static_cast<int>(room.size()));
+        left[piece.resource] += piece.amount;
         room[static_cast<int>(room.size())] = piece.amount;
     }
     Occupancy taken(room, {});
     bool is_all = true;
     for (std::size_t want = 0; want < wanted.size(); ++want) {
-        const std::vector<int>& of = of_resource[wanted[want].resource];
-        if (std::ranges::none_of(of, [&](int from) { return taken.room_on(from) > 0; })) {
-            is_all = is_all && wanted[want].amount == 0;
+        const std::int64_t amount = wanted[want].amount;
+        const auto of_resource = left.find(wanted[want].resource);
+        if (amount == 0 || of_resource == left.end() || of_resource->second == 0) {
+            is_all = is_all && amount == 0;
             continue;
         }
-        IdSet sources;
-        for (const int from : of)
-            if (may_take(want, static_cast<std::size_t>(from)))
-                sources.insert(from);
-        taken.hold(sources, /*whole=*/false, wanted[want].amount);
+        const Int128 uncarried = taken.uncarried();
+        taken.hold(sources_of(want), /*whole=*/false, amount);
+        of_resource->second -= amount - (taken.uncarried() - uncarried);
     }
     for (int from = 0; Piece & piece : there)
         piece.amount = taken.room_on(from++);
     return is_all && !taken.is_over();
 }
+
+/// The pieces of a resource that a predicate is true of.
+template <class Predicate>
+IdSet those_of(const std::vector<Piece>& pieces, const Resource& resource, Predicate predicate) {
+    IdSet those;
+    for (int at = 0; const Piece& piece : pieces) {
+        if (piece.resource == resource && predicate(piece))
+            those.insert(at);
+        ++at;
+    }
+    return those;
+}
+
+/// Which pieces of reservations guests may draw from that hold others.
+class Drawable {
+  public:
+    /// The pieces must outlive it.
+    Drawable(const std::vector<Piece>& pieces, std::vector<IdSet> of_rank)
+        : pieces_(pieces), of_rank_(std::move(of_rank)) {}
+
+    /// Of reservations of these ranks.
+    IdSet by(const IdSet& ranks, const Piece& held) {
+        if (ranks_ != ranks) { // mostly they are those of the last one
+            ranks_ = ranks;
+            own_ = {};
+            for (int rank = ranks.first(); rank >= 0; rank = ranks.next(rank))
+                own_ |= of_rank_[static_cast<std::size_t>(rank)];
+        }
+        const auto [at, is_new] = within_.try_emplace({held.resource, held.places});
+        if (is_new)
+            at->second = those_of(pieces_, held.resource, [&](const Piece& piece) {
+                return piece.places.intersects(held.places);
+            });
+        return own_ & at->second;
+    }
+
+  private:
+    const std::vector<Piece>& pieces_;
+    std::vector<IdSet> of_rank_;
+    IdSet ranks_;
+    IdSet own_;
+    std::map<std::pair<Resource, IdSet>, IdSet> within_;
+};
 
 bool lists(const Reservation& reservation, const Domain& domain) {
     return reservation.booking && domain.uuid && reservation.booking->uuids.contains(*domain.uuid);
@@ -77,42 +119,16 @@ std::pair<std::vector<Piece>, std::vector<Piece>> split(std::vector<Piece> piece
     return {std::move(pieces), std::move(gone)};
 }
 
-/// Pieces that are taken from bit by bit.
-class Store {
-  public:
-    explicit Store(std::vector<Piece> pieces) : pieces_(std::move(pieces)) {
-        std::map<int, std::int64_t> room;
-        for (const Piece& piece : pieces_)
-            room[static_cast<int>(room.size())] = piece.amount;
-        taken_ = Occupancy(room, {});
-    }
-
-    /// As much as can be taken of what is wanted, in its places, whatever was taken before.
-    std::int64_t take(const Piece& wanted) {
-        IdSet sources;
-        for (int from = 0; const Piece& piece : pieces_) {
-            if (piece.resource == wanted.resource && piece.places.intersects(wanted.places))
-                sources.insert(from);
-            ++from;
-        }
-        if (sources.empty() || wanted.amount == 0)
-            return 0;
-        const Int128 before = left();
-        taken_.hold(sources, /*whole=*/false, wanted.amount);
-        return saturate(before - left());
-    }
-
-  private:
-    [[nodiscard]] Int128 left() const {
-        Int128 sum = 0;
-        for (int from = 0; from < static_cast<int>(pieces_.size()); ++from)
-            sum += taken_.room_on(from);
-        return sum;
-    }
-
-    std::vector<Piece> pieces_;
-    Occupancy taken_;
-};
+/// Holds as much of an amount as can be carried, where all that is held is. How much that was.
+std::int64_t hold_some(Occupancy& taken, const IdSet& sources, std::int64_t amount) {
+    if (sources.empty())
+        return 0;
+    taken.hold(sources, /*whole=*/false, amount);
+    const std::int64_t missing = saturate(taken.uncarried());
+    if (missing > 0)
+        taken.hold(sources, /*whole=*/false, -missing);
+    return amount - missing;
+}
 
 std::int64_t value_of(const Facts& facts, const std::string& key) {
     const auto fact = facts.find(key);
@@ -134,16 +150,28 @@ std::vector<Piece> wanted_by(const std::vector<Piece>& demand, const std::vector
 using Amounts = std::map<Resource, std::map<PieceClass, Int128>>;
 
 /// Keeps nothing that is 0.
-void change(Amounts& amounts, const Piece& piece, Int128 by) {
+void change(Amounts& amounts, const Resource& resource, const PieceClass& piece_class, Int128 by) {
     if (by == 0)
         return;
-    auto& classes = amounts[piece.resource];
-    const auto at = classes.try_emplace({piece.places, piece.whole}).first;
+    auto& classes = amounts[resource];
+    const auto at = classes.try_emplace(piece_class).first;
     at->second += by;
     if (at->second == 0)
         classes.erase(at);
     if (classes.empty())
-        amounts.erase(piece.resource);
+        amounts.erase(resource);
+}
+
+void change(Amounts& amounts, const Piece& piece, Int128 by) {
+    change(amounts, piece.resource, {piece.places, piece.whole}, by);
+}
+
+Int128 amount_of(const Amounts& amounts, const Piece& piece) {
+    const auto classes = amounts.find(piece.resource);
+    if (classes == amounts.end())
+        return 0;
+    const auto found = classes->second.find({piece.places, piece.whole});
+    return found == classes->second.end() ? 0 : found->second;
 }
 
 /// What is above 0, in canonical pieces.
@@ -297,9 +325,11 @@ bool has_disks_of(const Domain& domain, const Domain& before) {
 }
 
 bool is_covered(const std::vector<Piece>& pieces, std::vector<Piece> before) {
-    return take(before, pieces, [&](std::size_t want, std::size_t from) {
-        return before[from].whole == pieces[want].whole &&
-               before[from].places.is_subset_of(pieces[want].places);
+    return take(before, pieces, [&](std::size_t want) {
+        return those_of(before, pieces[want].resource, [&](const Piece& piece) {
+            return piece.whole == pieces[want].whole &&
+                   piece.places.is_subset_of(pieces[want].places);
+        });
     });
 }
 
@@ -473,6 +503,23 @@ void Ledger::add(const ReservationId& id, Reservation reservation) {
     reservations_.emplace(id, std::move(reservation));
 }
 
+void Ledger::want_no_more(int number) {
+    std::vector<Wanted::node_type> of_it;
+    for (auto at = wanted_.begin(); at != wanted_.end();)
+        if (const auto each = at++; each->first.contains(number))
+            of_it.push_back(wanted_.extract(each));
+    for (Wanted::node_type& each : of_it) {
+        each.key().erase(number);
+        if (each.key().empty())
+            continue;
+        const auto put = wanted_.insert(std::move(each));
+        if (!put.inserted)
+            for (const auto& [resource, classes] : put.node.mapped())
+                for (const auto& [piece_class, sum] : classes)
+                    change(put.position->second, resource, piece_class, sum);
+    }
+}
+
 IdSet Ledger::remove(const ReservationId& id) {
     const auto found = reservations_.find(id);
     if (found == reservations_.end())
@@ -480,13 +527,9 @@ IdSet Ledger::remove(const ReservationId& id) {
     const int number = found->second.number;
     IdSet others = connected({number});
     others.erase(number);
-    for (auto& [identity, guest] : guests_) {
-        if (!guest.draws_on.contains(number))
-            continue;
-        want(guest, -1);
+    want_no_more(number);
+    for (auto& [identity, guest] : guests_)
         guest.draws_on.erase(number);
-        want(guest, 1);
-    }
     account_booked(id, booked(id), -1);
     booked_.erase(id);
     by_number_.erase(number);
@@ -538,39 +581,104 @@ void Ledger::cancel(const ReservationId& id) {
     const auto found = reservations_.find(id);
     if (found == reservations_.end())
         return;
-    note_spent(found);
-    rebook(remove(id));
+    const int number = found->second.number;
+    IdSet numbers = connected({number}); // before what guests spent of it parts them
+    note_spent(number, spent_on(number, numbers));
+    (void)remove(id);
+    numbers.erase(number);
+    rebook(numbers);
 }
 
-/// Those first that could draw on least else, then the oldest: so that what others draw from other
-/// reservations is neither more nor, as far as that is possible, less.
-void Ledger::note_spent(Reservations::const_iterator ended) {
-    const auto& [id, reservation] = *ended;
-    Store drawn(split(reservation.pieces, booked(id)).first);
+/// What guests want of a reservation and of those that are connected() to it; `taken` is how they
+/// draw all that is drawn from them.
+std::vector<Ledger::Drawing> Ledger::drawings(int number, const IdSet& numbers,
+                                              Occupancy& taken) const {
+    std::vector<Piece> drawn;
+    std::vector<IdSet> of_number(static_cast<std::size_t>(by_number_.rbegin()->first) + 1);
+    std::map<int, std::int64_t> room;
+    for (const int each : numbers.ids()) {
+        const ReservationId& id = by_number_.at(each);
+        for (Piece& piece : split(reservations_.at(id).pieces, booked(id)).first)
+            if (piece.amount > 0) {
+                const auto at = static_cast<int>(drawn.size());
+                of_number[static_cast<std::size_t>(each)].insert(at);
+                room[at] = piece.amount;
+                drawn.push_back(std::move(piece));
+            }
+    }
+    const IdSet of_ended = of_number[static_cast<std::size_t>(number)];
+    if (of_ended.empty())
+        return {};
+    Drawable drawable(drawn, std::move(of_number));
+    taken = Occupancy(room, {});
+    std::vector<const Wanted::value_type*> wanted;
+    for (const auto& each : wanted_)
+        if (each.first.is_subset_of(numbers)) // all of it or none is
+            wanted.push_back(&each);
+    // What a guest draws again it may draw from fewer: that is last, as it was spent before.
+    std::ranges::stable_sort(wanted, std::greater{},
+                             [](const auto* each) { return each->first.count(); });
+    std::vector<Drawing> drawings;
+    for (const auto* each : wanted) {
+        const IdSet& draws_on = each->first;
+        for (Piece& piece : pieces_of(each->second)) {
+            const IdSet all = drawable.by(draws_on, piece);
+            piece.amount = hold_some(taken, all, piece.amount);
+            if (piece.amount > 0 && all.intersects(of_ended))
+                drawings.push_back({draws_on, std::move(piece), all & of_ended, all - of_ended});
+        }
+    }
+    return drawings;
+}
+
+/// As much as can be is taken to be drawn from others, from which that is drawn still when it has
+/// ended: so what they have left is neither more nor less.
+Ledger::Wanted Ledger::spent_on(int number, const IdSet& numbers) const {
+    Occupancy taken;
+    Wanted spent;
+    for (const Drawing& each : drawings(number, numbers, taken)) {
+        taken.hold(each.own | each.others, /*whole=*/false, -each.piece.amount);
+        const std::int64_t own =
+            each.piece.amount - hold_some(taken, each.others, each.piece.amount);
+        (void)hold_some(taken, each.own, own);
+        if (own > 0)
+            change(spent[each.draws_on], each.piece, own);
+    }
+    return spent;
+}
+
+/// Of guests that are alike the oldest have spent it. What they drew again, as one that lists them,
+/// they draw again.
+void Ledger::note_spent(int number, Wanted spent) {
     std::vector<std::pair<const std::string, Guest>*> drawers;
     for (auto& each : guests_)
-        if (each.second.draws_on.contains(reservation.number))
+        if (each.second.draws_on.contains(number) && spent.contains(each.second.draws_on))
             drawers.push_back(&each);
-    std::ranges::sort(drawers, {}, [](const auto* each) {
-        return std::make_tuple(each->second.draws_on.count(), each->second.claimed, each->first);
-    });
-    for (auto* each : drawers) {
-        Guest& guest = each->second;
-        auto [draws, spent] = split(wanted_by(guest.demand.pieces, guest.written), guest.spent);
-        if (lists(reservation, guest.domain))
-            for (const Piece& piece : spent)
-                (void)drawn.take(piece);
+    const auto age = [](const auto* each) { return std::tie(each->second.claimed, each->first); };
+    std::ranges::make_heap(drawers, std::greater{}, age);
+    for (; !drawers.empty() && !spent.empty(); drawers.pop_back()) {
+        std::ranges::pop_heap(drawers, std::greater{}, age);
+        auto& [identity, guest] = *drawers.back();
+        const auto left = spent.find(guest.draws_on);
+        if (left == spent.end())
+            continue;
         std::vector<Piece> more = guest.spent;
-        for (Piece& piece : draws)
-            if (piece.amount = drawn.take(piece); piece.amount > 0)
+        for (Piece& piece :
+             split(wanted_by(guest.demand.pieces, guest.written), guest.spent).first) {
+            piece.amount = saturate(std::min<Int128>(piece.amount, amount_of(left->second, piece)));
+            change(left->second, piece, -piece.amount);
+            if (piece.amount > 0)
                 more.push_back(std::move(piece));
+        }
+        if (left->second.empty())
+            spent.erase(left);
         if (more.size() == guest.spent.size())
             continue;
         merge_pieces(more);
         want(guest, -1);
         guest.spent = std::move(more);
         want(guest, 1);
-        changed_.insert(each->first);
+        changed_.insert(identity);
     }
 }
 
@@ -766,11 +874,14 @@ Ledger::Booked Ledger::unclaimed(const IdSet& numbers) const {
     there.reserve(sources.size());
     for (const Source& source : sources)
         there.push_back(*source.piece);
+    std::vector<IdSet> of_rank(rank.size());
+    for (int at = 0; const Source& source : sources)
+        of_rank[static_cast<std::size_t>(source.rank)].insert(at++);
     const Wants wants = wants_of(rank);
+    Drawable drawable(there, std::move(of_rank));
     // What they cannot draw they take from what is free.
-    (void)take(there, wants.pieces, [&](std::size_t want, std::size_t from) {
-        return wants.ranks[want].contains(sources[from].rank) &&
-               there[from].places.intersects(wants.pieces[want].places);
+    (void)take(there, wants.pieces, [&](std::size_t want) {
+        return drawable.by(wants.ranks[want], wants.pieces[want]);
     });
     for (std::size_t i = 0; i < there.size(); ++i)
         left.at(*sources[i].id).push_back(std::move(there[i]));

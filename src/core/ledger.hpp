@@ -315,7 +315,20 @@ class Ledger {
     void add(const ReservationId& id, Reservation reservation);
     /// Forgets one, if it is there. The numbers of those that were connected() to it.
     IdSet remove(const ReservationId& id);
-    void note_spent(Reservations::const_iterator ended);
+    /// What guests of equal draws_on want together.
+    struct Drawing {
+        IdSet draws_on;
+        Piece piece;  ///< as much of it as is drawn
+        IdSet own;    ///< where it may be drawn from: the one that ends,
+        IdSet others; ///< and others
+    };
+    [[nodiscard]] std::vector<Drawing> drawings(int number, const IdSet& numbers,
+                                                Occupancy& taken) const;
+    /// What guests draw from the reservation of a number, which is connected() to these.
+    [[nodiscard]] Wanted spent_on(int number, const IdSet& numbers) const;
+    void note_spent(int number, Wanted spent);
+    /// The reservation of a number will be drawn on no more.
+    void want_no_more(int number);
 
     Guests guests_;
     Reservations reservations_;

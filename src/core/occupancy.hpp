@@ -116,6 +116,8 @@ class Occupancy {
     /// What a place of the pool has left beside all that is carried, in units that are whole.
     [[nodiscard]] std::int64_t room_on(int place) const;
 
+    /// How much of what is held cannot be carried, in the unit of Weights::room.
+    [[nodiscard]] Int128 uncarried() const noexcept { return uncarried_; }
     /// Some of what is held cannot be carried.
     [[nodiscard]] bool is_over() const noexcept { return uncarried_ > 0; }
 

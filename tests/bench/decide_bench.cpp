@@ -209,15 +209,23 @@ class Crowd {
         return domain;
     }
 
-    /// A little memory of the host and of a node, every other time for guests that are there, too.
-    void reserve(std::size_t number) {
+    /// A little memory of the host and of a node, made at a time.
+    void reserve(std::size_t number, Instant made) {
         const int node = static_cast<int>(number) % shape_.nodes;
         Booking booking{.amounts = {{{Resource::memory(), std::nullopt}, mib},
                                     {{Resource::memory(), node}, mib}},
-                        .made = number % 2 == 0 ? Instant{} : Instant{std::chrono::hours(1)}};
-        (void)guard_->reserve({"default-scheduler", fmt::format("r{}", number)}, std::move(booking),
-                              Guard::IfShort::book);
+                        .made = made};
+        (void)guard_->reserve(reserved(number), std::move(booking), Guard::IfShort::book);
     }
+    /// The same now, and then some guests start.
+    void reserve_and_start(std::size_t number) {
+        constexpr int guests = 8;
+        now_ += std::chrono::seconds(1);
+        reserve(number, now_);
+        for (int i = 0; i < guests; ++i)
+            (void)admit(next_guest(1, mib));
+    }
+    void cancel(std::size_t number) { guard_->cancel(reserved(number)); }
 
     /// The microseconds of one look that finds all guests as they are known, or all with other
     /// answers to what reservations ask.
@@ -245,6 +253,9 @@ class Crowd {
     }
 
   private:
+    static ReservationId reserved(std::size_t number) {
+        return {"default-scheduler", fmt::format("r{}", number)};
+    }
     int below(int limit) { return static_cast<int>(random_() % static_cast<unsigned>(limit)); }
     bool admit(const Domain& domain) {
         return guard_->admit(domain, now_, IfKept::wait)->decision.admitted();
@@ -278,24 +289,42 @@ void print(const char* what, Series& series) {
                series.all.size());
 }
 
-/// Starts and looks with as many reservations as there may be, which all guests may draw on.
-void measure_reserved(Crowd& crowd) {
-    Series reserved;
+/// The microseconds that each of all reservations takes.
+template <class Act>
+Series of_each_reservation(Act act) {
+    Series series;
     for (std::size_t number = 0; number < max_reservations; ++number) {
         const auto begin = Clock::now();
-        crowd.reserve(number);
-        reserved.all.push_back(
+        act(number);
+        series.all.push_back(
             std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
     }
-    Series started;
-    for (int i = 0; i < 2'000; ++i)
-        started.all.push_back(crowd.time(crowd.next_guest(1, mib)).microseconds);
-    Series looked;
-    for (int i = 0; i < 10; ++i)
-        looked.all.push_back(crowd.look(/*answer=*/i % 2));
-    print(fmt::format("  {} reserve", max_reservations).c_str(), reserved);
-    print("  a start with them", started);
-    print("  a look with them", looked);
+    return series;
+}
+
+/// Starts and looks with as many reservations as there may be: first half of them such that all
+/// guests may draw on, half none; then such that they do by their age, each on one more.
+void measure_reserved(Crowd& crowd) {
+    for (const bool in_turn : {false, true}) {
+        Series reserved = of_each_reservation([&](std::size_t number) {
+            if (in_turn)
+                crowd.reserve_and_start(number);
+            else
+                crowd.reserve(number, number % 2 == 0 ? Instant{} : Instant{std::chrono::hours(1)});
+        });
+        Series started;
+        for (int i = 0; i < (in_turn ? 200 : 2'000); ++i)
+            started.all.push_back(crowd.time(crowd.next_guest(1, mib)).microseconds);
+        Series looked;
+        for (int i = 0; i < 10; ++i)
+            looked.all.push_back(crowd.look(/*answer=*/i % 2));
+        Series ended = of_each_reservation([&](std::size_t number) { crowd.cancel(number); });
+        print(fmt::format("  {} reserve{}", max_reservations, in_turn ? " in turn" : "").c_str(),
+              reserved);
+        print("  a start with them", started);
+        print("  a look with them", looked);
+        print("  one ends", ended);
+    }
 }
 
 /// The median of admissions, to compare.

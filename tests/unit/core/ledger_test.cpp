@@ -57,6 +57,9 @@ Domain property_guest(int number, int shape) {
     if (shape % 7 < 4)
         domain.vcpus.push_back(floating(1 + shape % 3));
     domain.locked = shape % 11 == 0;
+    for (const int match : {0, 1})
+        domain.facts[match == 0 ? "reservation.match a" : "reservation.match b"].value =
+            (shape + number + match) % 3 == 0 ? 1 : 0;
     return domain;
 }
 
@@ -73,8 +76,10 @@ Booking booking_like(const Domain& domain, int shape, Instant made) {
     if (shape % 3 == 0)
         booking = {
             .amounts = {{{memory, shape % 2}, (1 + shape % 5) * gib}, {{cpu, {}}, 1 + shape % 4}}};
-    if (shape % 2 == 0)
+    if (shape % 4 == 0)
         booking.uuids = {*domain.uuid};
+    if (shape % 4 == 2)
+        booking.match = shape % 8 == 2 ? "a" : "b";
     booking.made = made;
     return booking;
 }
@@ -150,7 +155,9 @@ bool is_listed(const Reservation& reservation, const Guest& guest) {
 bool may_draw(const Reservation& reservation, const Guest& guest) {
     if (const auto& booking = reservation.booking)
         return is_listed(reservation, guest) ||
-               (booking->uuids.empty() && guest.claimed >= booking->made);
+               (guest.claimed >= booking->made &&
+                (booking->match.empty() ? booking->uuids.empty()
+                                        : guest.domain.fact(reservation.match_key).value != 0));
     return reservation.guest == guest.domain.name || reservation.guest == identity_of(guest.domain);
 }
 
@@ -215,6 +222,23 @@ bool as_much_as_can_be_is_drawn(const Ledger& ledger) {
     return true;
 }
 
+/// The same ledger, worked out anew.
+Guard from_scratch(const Guard& guard) {
+    Guard anew = guard;
+    anew.apply(Policy(guard.policy()));
+    return anew;
+}
+
+/// What all others have left when one ends.
+std::map<Resource, Int128> booked_but(const Ledger& ledger, const ReservationId& id) {
+    std::map<Resource, Int128> sums;
+    for (const auto& [other, reservation] : ledger.reservations())
+        if (other != id)
+            for (const Piece& piece : ledger.booked(other))
+                sums[piece.resource] += piece.amount;
+    return sums;
+}
+
 /// Whether all that is held can lie somewhere, by a placement made for it alone.
 bool all_is_carried(const Guard& guard) {
     for (const auto& [resource, classes] : guard.ledger().holdings().by_resource()) {
@@ -256,6 +280,27 @@ TEST_CASE("whatever happens in whatever order, what is held is the sum of who ho
         const Report report = guard.report();
         guard.apply(Policy(guard.policy())); // works all out anew
         RC_ASSERT(guard.report() == report);
+    }));
+}
+
+TEST_CASE("when a reservation ends, others have left what they had, and no more is drawn on them") {
+    CHECK(rc::check([] {
+        Guard guard(property_topology(false), property_policy(1));
+        int second = 0;
+        for (const Event& event : *events(12)) {
+            const ReservationId id = booking_id(event.shape);
+            const auto before = booked_but(guard.ledger(), id);
+            const bool had_spent = std::ranges::any_of(
+                guard.ledger().guests(), [](const auto& g) { return !g.second.spent.empty(); });
+            happen(guard, event, at(std::chrono::seconds(++second)));
+            if (event.kind != 10)
+                continue;
+            const auto after = booked_but(guard.ledger(), id);
+            for (const auto& [resource, amount] : after)
+                RC_ASSERT(amount == before.at(resource) ||
+                          (had_spent && amount < before.at(resource)));
+            RC_ASSERT(from_scratch(guard).ledger().holdings() == guard.ledger().holdings());
+        }
     }));
 }
 
