@@ -375,9 +375,11 @@ void Guard::record(const Domain& domain, GuestState state, Instant when,
     // What a look finds each minute of each guest is mostly what is known.
     const std::string identity = identity_of(domain);
     const Guest* known = ledger_.find(identity);
-    if (known != nullptr && known->state == state && known->domain == domain)
+    const bool is_known = known != nullptr && known->state == state &&
+                          (known->keeps_claim() || known->claimed == when); // else another start
+    if (is_known && known->domain == domain)
         return ledger_.confirm(identity, when);
-    if (known != nullptr && known->state == state && says_more(*known, domain))
+    if (is_known && says_more(*known, domain))
         return ledger_.confirm(identity, when, domain.facts);
     Guest guest{.domain = domain, .state = state, .changed = when, .since = when, .claimed = when};
     if (known != nullptr && (state != GuestState::pending || known->keeps_claim())) {

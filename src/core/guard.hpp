@@ -151,7 +151,9 @@ class Guard {
     /// What becomes of space for guests to come that there is too little of.
     enum class IfShort { refuse, book };
     /// Books for a scheduler, in place of what it booked under that name, and decided without that,
-    /// which stays when this is refused. Guests that are there and may draw on it do at once.
+    /// which stays when this is refused. Guests that are there draw on it at once where it lists
+    /// them or their start is not older. What guests drew from the one that it replaces, and
+    /// cannot from it, they may draw from others: nothing of that is spent.
     /// Error: limit.
     Result<Decision> reserve(const ReservationId& id, Booking booking, IfShort if_short);
     /// Takes up what was booked before, in place of all.
