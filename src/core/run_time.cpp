@@ -150,20 +150,18 @@ Result<> check_lifetime(const Expiry& expiry) {
     return {};
 }
 
-std::size_t different_matches(const RunTime& run_time) {
-    std::set<std::string> matches;
-    for (const auto& [id, each] : run_time.reservations)
-        if (!each.booking.match.empty())
-            matches.insert(each.booking.match);
-    return matches.size();
-}
-
 Result<> check_order(const RunTime& before, const Reserve& order) {
-    RunTime after = before;
-    carry_out(after, order, Setter{}, Instant{});
-    if (after.reservations.size() > max_reservations)
+    std::size_t reservations = 1;
+    std::set<std::string_view> matches{order.booking.match};
+    for (const auto& [id, each] : before.reservations)
+        if (id != order.id) {
+            ++reservations;
+            matches.insert(each.booking.match);
+        }
+    matches.erase("");
+    if (reservations > max_reservations)
         return fail(Errc::limit, "there are {} reservations, which is the most", max_reservations);
-    if (different_matches(after) > max_matches)
+    if (matches.size() > max_matches)
         return fail(Errc::limit, "there are {} different matches, which is the most", max_matches);
     return {};
 }

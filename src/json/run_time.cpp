@@ -155,23 +155,26 @@ Json reservation_json(const core::ReservationId& id, const core::RunTimeReservat
 /// What stands for a domain that was read already.
 constexpr const char* any_xml = "<domain/>";
 
-/// The boot clock of another boot says nothing: what was made then is older than all guests of now.
-core::RunTime with_reservation(core::RunTime run_time, const Json& json, bool is_of_this_boot) {
+/// The boot clock of another boot says nothing: what was made then is older than all guests of now,
+/// and what was to last for a span, by that clock, lasts as long from the beginning of this one.
+void read_reservation(core::RunTime& run_time, const Json& json, bool is_of_this_boot) {
     core::ReserveWords words = read_words(json);
     if (json.contains("domain"))
         words.xml = any_xml;
     core::Order order = require(core::read_reserve(std::move(words)));
     if (json.contains("domain"))
         std::get<core::Reserve>(order).booking.domain = read_domain(json.at("domain"));
-    const core::ReservationId id = std::get<core::Reserve>(order).id;
-    run_time = carried_out(std::move(run_time), order, read_setter(json.at("by")));
-    if (!is_of_this_boot)
-        return run_time;
-    core::RunTimeReservation& made = run_time.reservations.at(id);
-    made.booking.made = Instant{Span{read_amount(json.at("made_ns"))}};
+    const core::Setter by = read_setter(json.at("by"));
+    const Span made{read_amount(json.at("made_ns"))};
+    std::optional<Instant> end;
     if (json.contains("end_ns"))
-        made.end = Instant{Span{read_amount(json.at("end_ns"))}};
-    return run_time;
+        end = Instant{Span{read_amount(json.at("end_ns"))}} - (is_of_this_boot ? Span{} : made);
+    if (const auto room = core::check(run_time, order); !room)
+        reject(room.error().what);
+    run_time = carried_out(std::move(run_time), order, by);
+    core::RunTimeReservation& read = run_time.reservations.at(std::get<core::Reserve>(order).id);
+    read.booking.made = Instant{is_of_this_boot ? made : Span{}};
+    read.end = end;
 }
 
 std::string text_of(const Json& json, const char* name) {
@@ -184,7 +187,7 @@ std::string text_of(const Json& json, const char* name) {
 void read_reservations(const Json& json, bool is_of_this_boot, ReadRunTime& read) {
     for (const Json& made : require_array(json)) {
         try {
-            read.values = with_reservation(read.values, made, is_of_this_boot);
+            read_reservation(read.values, made, is_of_this_boot);
         } catch (const Json::exception& error) {
             read.dropped.push_back(fmt::format("reservation {} of {}: {}",
                                                printable(text_of(made, "name")),

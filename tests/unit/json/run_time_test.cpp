@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <set>
 #include <string>
 
 #include <catch2/catch.hpp>
@@ -65,8 +66,38 @@ TEST_CASE("what was made in another boot was made before all guests of this one"
     const auto read_then = json::parse_run_time(json::run_time_document(run_time(), "last"), boot);
     core::RunTime expected = run_time();
     expected.reservations.at({"cortex", "spot"}).booking.made = {};
-    expected.reservations.at({"cortex", "spot"}).end.reset();
+    expected.reservations.at({"cortex", "spot"}).end = Instant{2s};
     CHECK(read_then.value().values == expected);
+}
+
+TEST_CASE("what was to last for a span lasted for ever after a reboot without a clock") {
+    core::RunTime then = run_time();
+    const core::RunTime now =
+        json::parse_run_time(json::run_time_document(then, "last"), boot).value().values;
+    CHECK(core::expired(now, {.boot = Instant{1999ms}}).empty());
+    CHECK(core::expired(now, {.boot = Instant{2s}}).size() == 1);
+    then.reservations.at({"cortex", "spot"}).end.reset(); // it is known at what time it ends
+    CHECK(core::expired(
+              json::parse_run_time(json::run_time_document(then, "last"), boot).value().values,
+              {.boot = Instant{1h}})
+              .empty());
+}
+
+TEST_CASE("more reservations than there may be are left out and told") {
+    core::RunTime many;
+    core::Reserve order = std::get<core::Reserve>(reserve());
+    for (std::size_t number = 0; number < core::max_reservations + 2; ++number) {
+        order.id.name = std::to_string(number);
+        order.booking.match = fmt::format("{} = 0", number % (core::max_matches + 1));
+        many = carried_out(std::move(many), order, someone);
+    }
+    const auto left = json::parse_run_time(json::run_time_document(many, boot), boot).value();
+    std::set<std::string> matches;
+    for (const auto& [id, each] : left.values.reservations)
+        matches.insert(each.booking.match);
+    CHECK(matches.size() == core::max_matches);
+    CHECK(left.values.reservations.size() + left.dropped.size() == core::max_reservations + 2);
+    CHECK(left.values.reservations.size() <= core::max_reservations);
 }
 
 TEST_CASE("a reservation that cannot be is left out and told, and the others are read") {
