@@ -37,6 +37,14 @@ Shortage shortage_in(const Resource& resource, const Pool& pool, const Occupancy
     return shortage;
 }
 
+/// The host if what could not be read of a resource were as much as anything may need.
+Host with_plenty(const Resource& resource, Host host) {
+    Pool& pool = host.pools.at(resource);
+    for (const auto& [place, key] : pool.unread)
+        pool.places.at(place).capacity = max_domain_bytes;
+    return host;
+}
+
 /// Who is to have what is asked for.
 enum class For { one_guest, many };
 
@@ -54,17 +62,26 @@ void check_pools(const Demand& demand, For whom, Holdings& others, const Host& h
         if (occupancy == nullptr || loads.empty())
             continue;
         const Pool& pool = *host.pool(resource);
-        const std::vector<ShortPart> parts = whom == For::one_guest
-                                                 ? occupancy->short_parts(loads)
-                                                 : occupancy->short_together(loads);
-        if (!parts.empty() && !pool.unread.empty()) {
-            reasons.push_back(
-                not_ready(pool.unread, {.problem = "could not be read yet"}, resource));
+        const auto check = [&] {
+            const std::vector<ShortPart> parts = whom == For::one_guest
+                                                     ? occupancy->short_parts(loads)
+                                                     : occupancy->short_together(loads);
+            for (const ShortPart& part : parts)
+                reasons.push_back(
+                    shortage_reason(host, shortage_in(resource, pool, *occupancy, part, loads)));
+        };
+        const std::size_t before = reasons.size();
+        check();
+        if (reasons.size() == before || pool.unread.empty())
             continue;
-        }
-        for (const ShortPart& part : parts)
-            reasons.push_back(
-                shortage_reason(host, shortage_in(resource, pool, *occupancy, part, loads)));
+        // Short is what would be so whatever the files say.
+        reasons.erase(reasons.begin() + static_cast<std::ptrdiff_t>(before), reasons.end());
+        others.resize(resource, with_plenty(resource, host));
+        check();
+        others.resize(resource, host);
+        if (reasons.size() == before)
+            reasons.push_back(not_ready(pool.unread.begin()->second,
+                                        {.problem = "could not be read yet"}, resource));
     }
 }
 
@@ -324,7 +341,9 @@ Decision decide_reservation(const std::string& owner_name, const Demand& demand,
     conclude(reasons, Ruling{}, owner, policy);
     // What is not known of a domain that is not there yet will be known when it starts.
     for (Reason& reason : reasons)
-        if (reason.code == Code::not_ready)
+        if (std::ranges::find(demand.impossible, reason.text, &Reason::text) !=
+                demand.impossible.end() &&
+            reason.code == Code::not_ready)
             reason.mode = std::min(reason.mode, Mode::observe);
     return decision;
 }

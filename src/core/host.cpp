@@ -118,12 +118,15 @@ void add_storage(Host& host, const Policy& policy) {
     pool.unbound = pool.all();
 }
 
-/// Nothing of what a file that was never read says.
-std::int64_t amount_of(const CustomCapacity& capacity, const Policy& policy) {
+void add_custom_place(Pool& pool, int id, const CustomCapacity& capacity, const std::string& key,
+                      const Policy& policy) {
+    Place& place = pool.places[id];
     if (capacity.file.empty())
-        return capacity.amount;
-    const auto reading = policy.readings.find(capacity.file);
-    return reading == policy.readings.end() ? 0 : reading->second;
+        place.capacity = capacity.amount;
+    else if (const auto read = policy.readings.find(capacity.file); read != policy.readings.end())
+        place.capacity = read->second;
+    else
+        pool.unread[id] = key;
 }
 
 /// Of what is per node every node is a place, also where there is nothing of it.
@@ -134,18 +137,17 @@ void add_custom_pools(Host& host, const Policy& policy) {
         pool.unit = custom.unit;
         pool.is_host_wide = custom.nodes.empty();
         if (pool.is_host_wide)
-            pool.places[Pool::host_place].capacity =
-                custom.host ? amount_of(*custom.host, policy) : 0;
+            add_custom_place(pool, Pool::host_place, custom.host.value_or(CustomCapacity{}),
+                             capacity_file_key(resource), policy);
         else
-            for (const int node : host.nodes.ids())
-                if (const auto of_node = custom.nodes.find(node); of_node != custom.nodes.end())
-                    pool.places[node].capacity = amount_of(of_node->second, policy);
-                else
-                    pool.places[node] = {};
+            for (const int node : host.nodes.ids()) {
+                const auto of_node = custom.nodes.find(node);
+                add_custom_place(pool, node,
+                                 of_node == custom.nodes.end() ? CustomCapacity{} : of_node->second,
+                                 capacity_file_key(resource, node), policy);
+            }
         pool.unbound = pool.all();
     }
-    for (const auto& [resource, key] : policy.unread_capacities())
-        host.pools[resource].unread = key;
 }
 
 /// One group of PUs per CPU.

@@ -39,9 +39,9 @@ struct Pool {
     Ratio ratio;
     bool is_host_wide = false; ///< its one place is host_place, and no node
     std::string unit;          ///< of a custom resource, as its policy has it
-    /// Of a custom resource: the key of a file that says what there is and was never read; what it
-    /// would say is not in the places.
-    std::string unread{};
+    /// Of a custom resource, by place: the key of the file that says what there is and was never
+    /// read; the place has nothing.
+    std::map<int, std::string> unread{};
 
     static constexpr int host_place = 0;
 

@@ -158,22 +158,6 @@ void check_custom(const Resource& resource, const CustomResource& custom, const 
                          "the host has no such node");
 }
 
-/// By key.
-std::map<std::string, std::string> files_of(const Resource& resource,
-                                            const CustomResource& custom) {
-    std::map<std::string, std::string> files;
-    const auto add = [&](const std::string& key, const CustomCapacity& capacity) {
-        if (!capacity.file.empty())
-            files[key + ".file"] = capacity.file;
-    };
-    const std::string key = fmt::format("resource.{}.capacity", toml_key(resource.name()));
-    if (custom.host)
-        add(key, *custom.host);
-    for (const auto& [node, capacity] : custom.nodes)
-        add(fmt::format("{}.node.{}", key, node), capacity);
-    return files;
-}
-
 } // namespace
 
 std::string_view mode_name(Mode mode) {
@@ -199,6 +183,11 @@ std::string recognise_key(std::string_view scheduler) {
 
 std::string rule_key(std::string_view rule) {
     return fmt::format("rule.{}.match", toml_key(rule));
+}
+
+std::string capacity_file_key(const Resource& resource, std::optional<int> node) {
+    return fmt::format("resource.{}.capacity{}.file", toml_key(resource.name()),
+                       node ? fmt::format(".node.{}", *node) : "");
 }
 
 std::string demand_key(const Resource& resource) {
@@ -243,18 +232,17 @@ Result<Resource> Policy::find_resource(std::string_view name) const {
 
 std::map<std::string, std::string> Policy::capacity_files() const {
     std::map<std::string, std::string> files;
-    for (const auto& [resource, custom] : resources)
-        files.merge(files_of(resource, custom));
+    const auto add = [&](const std::string& key, const CustomCapacity& capacity) {
+        if (!capacity.file.empty())
+            files[key] = capacity.file;
+    };
+    for (const auto& [resource, custom] : resources) {
+        if (custom.host)
+            add(capacity_file_key(resource), *custom.host);
+        for (const auto& [node, capacity] : custom.nodes)
+            add(capacity_file_key(resource, node), capacity);
+    }
     return files;
-}
-
-std::map<Resource, std::string> Policy::unread_capacities() const {
-    std::map<Resource, std::string> unread;
-    for (const auto& [resource, custom] : resources)
-        for (const auto& [key, file] : files_of(resource, custom))
-            if (!readings.contains(file))
-                unread.emplace(resource, key);
-    return unread;
 }
 
 std::vector<std::string> conflicts(const Policy& policy, const Topology& topology) {

@@ -208,8 +208,6 @@ struct Policy {
     [[nodiscard]] Result<Resource> find_resource(std::string_view name) const;
     /// The capacities that are read from files, each with its key.
     [[nodiscard]] std::map<std::string, std::string> capacity_files() const;
-    /// Of what is custom the key of a file that capacity is read from, and was not yet.
-    [[nodiscard]] std::map<Resource, std::string> unread_capacities() const;
 
     friend bool operator==(const Policy&, const Policy&) = default;
 };
@@ -218,6 +216,9 @@ struct Policy {
 [[nodiscard]] std::string recognise_key(std::string_view scheduler);
 [[nodiscard]] std::string rule_key(std::string_view rule);
 [[nodiscard]] std::string demand_key(const Resource& resource);
+/// Of the file that says how much there is, of a node or of the host.
+[[nodiscard]] std::string capacity_file_key(const Resource& resource,
+                                            std::optional<int> node = std::nullopt);
 
 /// A key of a policy as people see it.
 struct Setting {

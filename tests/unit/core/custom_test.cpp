@@ -106,6 +106,24 @@ TEST_CASE("what is per node comes from where a guest's memory is bound to, else 
           "virtguard: refused e: example.org/gpu: needs 1, 0 free of 3");
 }
 
+TEST_CASE("what one node's file was never read for hid that another node has too little") {
+    Policy policy = declaring(gpus, per_node({{0, {.amount = 2}}, {1, {.file = "/x"}}}));
+    Guard guard(equal_nodes(2, 4, gib), policy); // lets in what is not known
+    CHECK(start(guard, asking("a", gpus, 3, IdSet{0})) ==
+          "virtguard: refused a: example.org/gpu on node 0: needs 3, more than the 2 that one "
+          "guest can have");
+    CHECK(start(guard, asking("b", gpus, 2)) == "admitted");
+    CHECK(start(guard, asking("c", gpus, 1)) == "admitted");           // on node 1, if it has one
+    CHECK(start(guard, asking("d", gpus, 2, IdSet{0})) == "admitted"); // if b is on node 1
+    CHECK(start(guard, asking("e", gpus, 1, IdSet{0})) ==
+          "virtguard: refused e: example.org/gpu on node 0: needs 1, 0 free of 2");
+    CHECK(start(guard, asking("f", gpus, 9, IdSet{1})) == "admitted");
+    policy.readings["/x"] = 20;
+    guard.apply(policy);
+    CHECK(start(guard, asking("g", gpus, 9, IdSet{1})) ==
+          "virtguard: refused g: example.org/gpu: needs 9, 8 free of 22");
+}
+
 TEST_CASE("a custom resource is overcommitted by its ratio, and no guest against itself") {
     Policy policy = declaring(licences, host_wide(4));
     set_ratio(policy, licences, "1.5");

@@ -261,6 +261,39 @@ TEST_CASE("when one ends, those keep what they draw on others that did not draw 
     CHECK(left(guard, spot) == 2); // no part of either is left to draw with
 }
 
+TEST_CASE("the end of a reservation booked more, as who drew on others had spent what it had") {
+    Guard guard = open_guard();
+    const ReservationId of_node_0{"cortex", "of-node-0"};
+    CHECK(made(guard, spot, of_memory(8 * gib)) == "");
+    CHECK(made(guard, of_node_0, of_memory(8 * gib, 0)) == "");
+    for (const int node : {0, 1}) {
+        Domain domain = owned(node + 1, 8 * gib);
+        domain.memory[0].bound_to = IdSet{node};
+        CHECK(admit(guard, domain, at(1s + std::chrono::seconds(node))));
+    }
+    CHECK(booked(guard) == 0);
+    guard.cancel(spot);
+    CHECK(booked(guard) == 0);
+    CHECK(guard.ledger().find(id(1))->spent.empty()); // the older, which draws on the other
+    CHECK(guard.ledger().find(id(2))->spent.size() == 1);
+    CHECK(broken_invariant(guard.ledger()) == "");
+}
+
+TEST_CASE("a second start of a guest drew as the first, which was older than the reservation") {
+    Guard guard = open_guard();
+    CHECK(made(guard, {"cortex", "a"}, of_memory(4 * gib)) == "");
+    CHECK(admit(guard, owned(1, 4 * gib), at(1s)));
+    guard.cancel({"cortex", "a"});
+    CHECK(made(guard, spot, made_at(2s, of_memory(8 * gib))) == "");
+    CHECK(left(guard, spot) == 8);
+    CHECK(admit(guard, owned(1, 4 * gib), at(1s))); // the same hook's
+    CHECK(left(guard, spot) == 8);
+    CHECK(admit(guard, owned(1, 4 * gib), at(3s)));
+    CHECK(left(guard, spot) == 4);
+    CHECK(guard.ledger().find(id(1))->claimed == at(3s));
+    CHECK(guard.ledger().find(id(1))->spent.empty());
+}
+
 TEST_CASE("a guest that returns to its place draws as it did") {
     Policy policy = open_policy();
     policy.claim.return_hold = 1s;
@@ -338,6 +371,17 @@ TEST_CASE("what is not known of a planned domain refuses nothing") {
     Guard guard(equal_nodes(2, 4, 16 * gib), policy);
     CHECK(made(guard, spot, {.domain = owned(1, gib)}) == ""); // was not asked how many
     CHECK(booked(guard) == 1);
+}
+
+TEST_CASE("what is not known of the host was booked where the policy refuses it") {
+    const Resource gpu = Resource::custom("gpu");
+    Policy policy = open_policy();
+    policy.hook.unavailable_denies = GENERATE(true, false);
+    policy.resources[gpu] = {.host = CustomCapacity{.file = "/x"}, .demand = "1"};
+    Guard guard(equal_nodes(2, 4, 16 * gib), policy);
+    CHECK(
+        made(guard, spot, {.amounts = {{{gpu, {}}, 3}}}) ==
+        (policy.hook.unavailable_denies ? "resource.gpu.capacity.file could not be read yet" : ""));
 }
 
 TEST_CASE("what a policy does not declare any more is booked no more, until it does again") {
