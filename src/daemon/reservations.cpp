@@ -68,6 +68,13 @@ std::optional<core::RunTimeReservation> find(const core::RunTime& values,
     return found == values.reservations.end() ? std::nullopt : std::optional(found->second);
 }
 
+/// Neither replaced nor renewed, whatever has become known of the clock and of who made it.
+bool is_same(const core::RunTimeReservation& made, const core::RunTimeReservation& now) {
+    const bool is_moved = made.end && !now.end;
+    return made.booking == now.booking && made.by.time == now.by.time &&
+           (is_moved || (made.end == now.end && made.expiry == now.expiry));
+}
+
 std::string name_of(const core::ReservationId& id) {
     return fmt::format("reservation {} of {}", printable(id.name), printable(id.owner));
 }
@@ -85,7 +92,7 @@ Result<std::unique_ptr<Reservations>> Reservations::create(loop::Loop& loop, cor
         return std::unexpected(timer.error());
     made->timer_ = *std::move(timer);
     made->take_up();
-    made->end_those_over(); // before a start is answered
+    made->end_those_over();
     return made;
 }
 
@@ -129,9 +136,9 @@ void Reservations::decide(core::Order order, const core::Setter& by, RunTimeStor
                          std::move(done));
     }
     log(Level::notice, "run time: {}, by {}", core::order_text(order), core::user_text(by));
+    changed_(); // guests first: see end_those_over()
     store_.set(std::move(values), std::move(done));
     arm();
-    changed_();
 }
 
 /// The domain of a booking is asked what the policy asks, as what is custom is among that.
@@ -166,7 +173,7 @@ RunTimeStore::Kept Reservations::or_undone(core::ReservationId id, core::RunTime
 void Reservations::undo(const core::ReservationId& id, const core::RunTimeReservation& made,
                         const std::optional<core::RunTimeReservation>& before) {
     core::RunTime values = store_.values();
-    if (find(values, id) != made)
+    if (const auto now = find(values, id); !now || !is_same(made, *now))
         return;
     if (before) {
         (void)guard_.reserve(id, before->booking, core::Guard::IfShort::book);
@@ -176,9 +183,9 @@ void Reservations::undo(const core::ReservationId& id, const core::RunTimeReserv
         values.reservations.erase(id);
     }
     log(Level::notice, "run time: {} is as it was before, as it could not be kept", name_of(id));
+    changed_();
     store_.set(std::move(values), [](const Result<>&) {});
     arm();
-    changed_();
 }
 
 Result<> Reservations::apply(core::Order& order) {
@@ -234,8 +241,9 @@ void Reservations::end_those_over() {
         now.wall = loop::wall_time();
         core::trust_wall_clock(values, now.boot, *now.wall);
     }
-    const std::vector<core::ReservationId> over = core::expired(values, now);
-    for (const core::ReservationId& id : over) {
+    // One in a turn of the loop: each may mean work on many guests.
+    if (const auto over = core::expired(values, now); !over.empty()) {
+        const core::ReservationId& id = over.front();
         log(Level::notice, "run time: {} has expired; what was left of it: {}", name_of(id),
             left_text(guard_.ledger().booked(id), guard_.host()));
         guard_.cancel(id);

@@ -1546,6 +1546,28 @@ TEST_CASE("a reservation that cannot be kept is not made") {
     CHECK(bench.status().report.host.booked.at(core::Resource::memory()) == 2 * gib);
 }
 
+TEST_CASE("a reservation that could not be kept stayed, as the clock was put right meanwhile") {
+    static bool is_right;
+    is_right = false;
+    Bench bench(open_to_all);
+    bench.clock_is_right = [] { return is_right; };
+    bench.start();
+    CHECK(bench.set_ratio("cpu", "2").verdict == wire::Verdict::done); // no more is being written
+    const std::filesystem::path state = bench.folder.path() / "state";
+    std::filesystem::remove_all(state);
+    bench.folder.write("state", "no folder");
+    std::optional<Result<>> kept;
+    bench.service->carry_out(core::read_reserve(spot(4)).value(), 0,
+                             [&](Result<> done) { kept = std::move(done); });
+    is_right = true;
+    core::ReserveWords other = spot(2);
+    other.id.name = "other";
+    CHECK(reserve(bench, other).starts_with("error: not reserved: "));
+    bench.run_until([&] { return kept.has_value(); });
+    CHECK_FALSE(kept->has_value());
+    CHECK(reserved(bench) == "");
+}
+
 TEST_CASE("what is reserved of a resource that is not declared any more is not booked, and said") {
     Bench bench(std::string(open_to_all) + "[resource.licences]\ncapacity = 4\ndemand = '0'\n");
     core::ReserveWords words = spot(2);
