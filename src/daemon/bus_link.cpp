@@ -126,15 +126,19 @@ void BusLink::carry_out(core::Order order, std::uint32_t user, bus::Actions::Don
     auto* reserve = std::get_if<core::Reserve>(&order);
     if (reserve == nullptr || reserve->xml.empty())
         return service_.carry_out(order, user, std::move(done));
-    auto xml = std::make_shared<const std::string>(std::exchange(reserve->xml, {}));
-    xml_->read(xml, {},
-               [this, xml, order = std::move(order), user,
-                done = std::move(done)](const ReadDomain& read) mutable {
-                   if (!read.domain)
-                       return done(context(read.domain.error(), "xml"));
-                   std::get<core::Reserve>(order).booking.domain = *read.domain;
-                   service_.carry_out(order, user, std::move(done));
-               });
+    auto xml = std::make_shared<const std::string>(reserve->xml);
+    auto answer = [this, order = std::move(order), user,
+                   done = std::move(done)](const ReadDomain& read) mutable {
+        if (!read.domain)
+            return done(context(read.domain.error(), "xml"));
+        if (!read.answers(service_.guard().questions())) // a reload was faster
+            return carry_out(std::move(order), user, std::move(done));
+        auto& booked = std::get<core::Reserve>(order);
+        booked.xml.clear();
+        booked.booking.domain = *read.domain;
+        service_.carry_out(order, user, std::move(done));
+    };
+    xml_->read(std::move(xml), service_.guard().questions(), std::move(answer));
 }
 
 void BusLink::joined() {

@@ -239,7 +239,12 @@ Result<Object> evaluate(const Document& document, const core::Question& question
     auto context = make_context(document, question, steps, cost_of_step);
     if (!context)
         return std::unexpected(context.error());
-    const Compiled compiled(xmlXPathCtxtCompile(context->get(), xml_text(question.xpath)));
+    if (!Compiled(xmlXPathCtxtCompile(context->get(), xml_text(question.xpath))))
+        return failure(**context, budget);
+    // A plain path libxml2 gives to an evaluator of its own, which does not count what it does:
+    // "//*//*//*" never ends there. One in parentheses it does not.
+    const std::string counted = "(" + question.xpath + ")";
+    const Compiled compiled(xmlXPathCtxtCompile(context->get(), xml_text(counted)));
     if (!compiled)
         return failure(**context, budget);
     Object object(xmlXPathCompiledEval(compiled.get(), context->get()));

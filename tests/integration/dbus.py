@@ -4,6 +4,7 @@
 
     dbus.py VIRTGUARDD VIRTGUARDCTL          (VIRTGUARD_TEST_BUS chooses the bus: dbus-daemon or dbus-broker)
 """
+import json
 import re
 import struct
 import subprocess
@@ -136,6 +137,13 @@ class Bus(BusTest):
         self.policy.write_text("")
         self.method("Reload")
         self.wait_for(lambda: "OverCapacityChanged (@as [],)" in heard(), "no more over capacity")
+
+    def test_a_domain_that_is_reserved_for_is_asked_what_it_demands_of_custom_resources(self):
+        self.policy.write_text('[resource.licences]\ncapacity = 9\ndemand = "/domain/vcpu"\n')
+        self.start()
+        self.method("Reserve", "ssa{sx}a{sv}", "default-scheduler", "spot", "0", "1", "xml", "s", xml("new", 9, 2))
+        listed = json.loads(self.ctl("reservation", "list", "--json").stdout)["reservations"]
+        self.assertEqual(listed[0]["booked"]["licences"], 2)
 
     def test_resync_has_libvirt_asked(self):
         self.start()

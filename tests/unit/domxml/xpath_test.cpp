@@ -199,6 +199,7 @@ TEST_CASE("an expression of strings took hours, or all memory") {
     const std::string name = "<" + std::string(40'000, 'n') + "/>";
     const std::string nested =
         times(120, "<a>tttttttttt<b>tttttttttt") + times(120, "</b></a>"); // texts that begin alike
+    const std::string deep = times(240, "<a>") + repeated("<b/>", 200'000) + times(240, "</a>");
     const std::string nodes = "//node()[//node()[//node()[//node()[//node()[";
     const auto [inside, xpath] = GENERATE_REF(table<std::string, std::string>(
         {{text, "concat(" + times(1000, "/,") + "'') = ''"},
@@ -218,13 +219,22 @@ TEST_CASE("an expression of strings took hours, or all memory") {
          {digits, nodes + "/ + / + / = 1]]]]]"},
          {name, nodes + "name(//*) != name(//*)]]]]]"},
          {nested, times(100, "//a = //b or ") + "//a < //b"},
-         {nested, nodes + "//a[. = //b]]]]]]"}}));
+         {nested, nodes + "//a[. = //b]]]]]]"},
+         {deep, "//*//*//*//*"}, // libxml2 counts no steps of plain paths
+         {deep, "//*//*//x | //x//*//*"}}));
     CAPTURE(xpath);
     const double began = processor_seconds();
     const std::string told = problem(Kind::match, xpath, inside);
     CHECK((told == "takes more steps than are allowed on XML of this size" ||
            told == "takes more memory than is allowed"));
     CHECK(processor_seconds() - began < 5); // 0.2 s as it is built for use
+}
+
+TEST_CASE("a path that is fine was called no XPath on a large domain") {
+    CHECK(problem(Kind::match, "//disk", repeated("<a/>", 20'000)) == "");
+    CHECK(problem(Kind::match, "//disk", repeated("<a/>", 1'000'000)) ==
+          "takes more steps than are allowed on XML of this size");
+    CHECK(error(Kind::match, "//a) or (//b") == "is no XPath 1.0, from its character 4 on");
 }
 
 TEST_CASE("each of many dear expressions had as many steps as one is allowed") {
