@@ -117,13 +117,17 @@ bool is_libvirtd(const fs::path& process) {
 std::optional<std::int64_t> start_of(const fs::path& root, const fs::path& process) {
     constexpr std::size_t starttime = 19; // of proc(5), counted from behind the name
     const std::string stat = read(process / "stat");
-    const auto fields = split(std::string_view(stat).substr(stat.rfind(") ") + 2), ' ');
     const std::string kernel = read(root / "proc/stat");
+    const std::size_t behind_name = stat.rfind(") ");
     const std::size_t at = kernel.find("btime ");
-    if (fields.size() <= starttime || at == std::string::npos)
+    if (behind_name == std::string::npos || at == std::string::npos)
+        return std::nullopt;
+    const auto fields = split(std::string_view(stat).substr(behind_name + 2), ' ');
+    const auto boots = split(std::string_view(kernel).substr(at + 6), '\n');
+    if (fields.size() <= starttime || boots.empty())
         return std::nullopt;
     const auto ticks = parse_unsigned(fields[starttime]);
-    const auto boot = parse_unsigned(split(std::string_view(kernel).substr(at + 6), '\n').front());
+    const auto boot = parse_unsigned(boots.front());
     if (!ticks || !boot)
         return std::nullopt;
     return static_cast<std::int64_t>(*boot +

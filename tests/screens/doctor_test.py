@@ -134,6 +134,18 @@ class Doctor(unittest.TestCase):
         (self.root / "proc/4711/comm").write_text("cat\n")
         self.assertEqual(self.problems(), [])
 
+    def test_a_libvirtd_that_ends_while_it_is_looked_at_made_doctor_abort(self):
+        self.nothing_was_decided()
+        (self.root / "proc/4711/stat").unlink()
+        gone = "ok      libvirtd: does not run now; it looks for hooks when it starts\n"
+        self.assertIn(gone, self.run_doctor().stdout)
+        self.write("proc/4711/stat", "4711 (libvirtd")
+        self.assertIn(gone, self.run_doctor().stdout)
+        self.libvirtd(started=AN_HOUR)
+        self.write("proc/stat", "cpu 1 2 3\nbtime ")
+        self.assertIn(gone, self.run_doctor().stdout)
+        self.assertEqual(self.problems(), [])
+
     def test_a_libvirtd_that_was_reloaded_for_the_hook_was_a_problem_until_the_first_start(self):
         self.nothing_was_decided()
         self.libvirtd(started=int((self.root / HOOK).lstat().st_ctime) - AN_HOUR)
