@@ -2,13 +2,11 @@
 #include "ctl/doctor.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/text.hpp"
-#include "bus/names.hpp"
 #include "ctl/ask.hpp"
 #include "ctl/host_checks.hpp"
 #include "ctl/show.hpp"
@@ -92,12 +90,6 @@ std::vector<Finding> check_clock(const core::Status& status) {
                      "clock of this boot, and at a time of day that was given not before it is"}};
 }
 
-Finding check_which_bus(const DoctorOptions& options) {
-    return std::getenv("DBUS_SYSTEM_BUS_ADDRESS") == nullptr
-               ? check_bus(options.root)
-               : check_bus_at(bus::system_bus_address());
-}
-
 /// What virtguardd says of something that was looked at here, too, and was found no better.
 bool says_again(const Finding& of_daemon, const std::vector<Finding>& findings) {
     return std::ranges::any_of(findings, [&](const Finding& own) {
@@ -116,7 +108,7 @@ std::vector<Finding> examined(const DoctorOptions& options) {
     std::vector<Finding> more;
     if (status)
         add(more, check_clock(status->content));
-    more.push_back(check_which_bus(options));
+    more.push_back(check_bus(options.root));
     add(more, check_policy(options.policy_folder));
     more.push_back(check_libvirt(options));
     add(more, check_hugepages(options.root));

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <cstdlib>
 #include <map>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include <sys/stat.h>
@@ -13,6 +16,7 @@
 #include "base/file.hpp"
 #include "base/text.hpp"
 #include "bus/follower.hpp"
+#include "bus/names.hpp"
 #include "core/resource.hpp"
 #include "ctl/progress.hpp"
 #include "domxml/parse.hpp"
@@ -153,6 +157,40 @@ bool were_reloaded(const fs::path& root, std::int64_t since) {
            mark.st_mtim.tv_sec >= since;
 }
 
+// ------------------------------------------------------------------ the bus
+
+/// Whether virtguardd is on the bus of this address, or comes within a second, as one that has just
+/// been started does. Error: it could not be asked.
+Result<bool> is_on_bus(const std::string& address) {
+    constexpr std::chrono::milliseconds pause{500};
+    constexpr int max_pauses = 2;
+    bool is_there = false;
+    const bus::FollowHandlers handlers{.host =
+                                           [&](const core::HeardHost&) {
+                                               is_there = true;
+                                               return false;
+                                           },
+                                       .start = [](const core::HeardStart&) { return true; },
+                                       .absent = [] { return false; }};
+    const Progress progress("waiting for the bus");
+    for (int pauses = 0;; ++pauses) {
+        if (const auto asked = bus::follow(address, bus::Bus::that_is_there, handlers); !asked)
+            return std::unexpected(asked.error());
+        if (is_there || pauses == max_pauses)
+            return is_there;
+        std::this_thread::sleep_for(pause);
+    }
+}
+
+/// What is to be done where virtguardd is not on the system bus.
+const char* way_to_system_bus(const fs::path& root) {
+    std::error_code error;
+    for (const std::string_view folder : {"/usr/share/dbus-1/system.d", "/etc/dbus-1/system.d"})
+        if (fs::exists(under(root, fs::path(folder) / "org.virtguard1.conf"), error))
+            return "systemctl reload dbus; systemctl restart virtguardd; journalctl -u virtguardd";
+    return "install org.virtguard1.conf in /usr/share/dbus-1/system.d; systemctl reload dbus";
+}
+
 } // namespace
 
 std::vector<Finding> check_hook(const fs::path& root) {
@@ -210,41 +248,26 @@ Finding check_hook_is_seen(const fs::path& root, bool any_decided) {
     return finding;
 }
 
-Finding check_bus_at(const std::string& address) {
-    Finding finding{.subject = "bus",
-                    .ok = false,
-                    .text = fmt::format("virtguardd is not on that of DBUS_SYSTEM_BUS_ADDRESS, {}",
-                                        one_line(address)),
-                    .remedy = "set DBUS_SYSTEM_BUS_ADDRESS as it is for virtguardd, or not at all"};
-    const bus::FollowHandlers handlers{
-        .host =
-            [&](const core::HeardHost&) {
-                finding = {.subject = "bus",
-                           .text =
-                               fmt::format("virtguardd is on that of DBUS_SYSTEM_BUS_ADDRESS, {}",
-                                           one_line(address))};
-                return false;
-            },
-        .start = [](const core::HeardStart&) { return true; },
-        .absent = [] { return false; }};
-    const Progress progress("waiting for the bus");
-    if (const auto asked = bus::follow(address, bus::Bus::that_is_there, handlers); !asked)
-        finding.text = asked.error().what;
-    return finding;
-}
-
 Finding check_bus(const fs::path& root) {
+    const bool is_chosen = std::getenv("DBUS_SYSTEM_BUS_ADDRESS") != nullptr;
+    const fs::path socket = under(root, "/run/dbus/system_bus_socket");
     std::error_code error; // what cannot be looked at is as good as absent
-    if (!fs::exists(under(root, "/run/dbus/system_bus_socket"), error))
+    if (!is_chosen && !fs::exists(socket, error))
         return {.subject = "bus", .text = "there is no system bus; virtguardd does without"};
-    for (const std::string_view folder : {"/usr/share/dbus-1/system.d", "/etc/dbus-1/system.d"})
-        if (fs::exists(under(root, fs::path(folder) / "org.virtguard1.conf"), error))
-            return {.subject = "bus", .text = "lets virtguardd be org.virtguard1"};
+    const std::string address =
+        is_chosen ? bus::system_bus_address() : fmt::format("unix:path={}", socket.native());
+    const std::string name =
+        is_chosen ? fmt::format("that of DBUS_SYSTEM_BUS_ADDRESS, {}", one_line(address))
+                  : "the system bus";
+    const auto is_there = is_on_bus(address);
+    if (is_there && *is_there)
+        return {.subject = "bus", .text = fmt::format("virtguardd is on {}", name)};
     return {.subject = "bus",
             .ok = false,
-            .text = "nothing lets virtguardd be org.virtguard1 on the system bus",
-            .remedy = "install org.virtguard1.conf in /usr/share/dbus-1/system.d; "
-                      "systemctl reload dbus"};
+            .text = is_there ? fmt::format("virtguardd is not on {}", name) : is_there.error().what,
+            .remedy = is_chosen
+                          ? "set DBUS_SYSTEM_BUS_ADDRESS as it is for virtguardd, or not at all"
+                          : way_to_system_bus(root)};
 }
 
 std::vector<Finding> check_policy(const fs::path& folder) {

@@ -21,11 +21,9 @@ using json::Finding;
 /// reloads. That a start was decided is proof of it.
 [[nodiscard]] Finding check_hook_is_seen(const std::filesystem::path& root, bool any_decided);
 
-/// Whether virtguardd may be org.virtguard1 on the system bus, where there is one.
+/// Whether virtguardd is on the bus, which is asked: that of DBUS_SYSTEM_BUS_ADDRESS or, where that
+/// is not set, root's system bus, where there is one.
 [[nodiscard]] Finding check_bus(const std::filesystem::path& root);
-
-/// Whether it is, on the bus of this address, which is asked.
-[[nodiscard]] Finding check_bus_at(const std::string& address);
 
 /// The operator's policy files.
 [[nodiscard]] std::vector<Finding> check_policy(const std::filesystem::path& folder);

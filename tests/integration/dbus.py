@@ -58,6 +58,25 @@ class Bus(BusTest):
                          [[[guest["name"], guest["uuid"], guest["scheduler"], guest["state"], guest["demand"],
                             path_of(number)] for number, guest in enumerate(status["domains"], 1)]])
 
+    def test_doctor_asks_the_bus_whether_virtguardd_is_on_it(self):
+        self.start()
+        socket = self.folder / "host/run/dbus/system_bus_socket"
+        socket.parent.mkdir(parents=True)
+        socket.symlink_to(self.folder / "bus")
+        by_default = {name: value for name, value in self.environment.items() if name != "DBUS_SYSTEM_BUS_ADDRESS"}
+
+        def told(environment):
+            done = self.ctl("doctor", "--json", "--root", self.folder / "host", "--libvirt-uri", self.libvirt_uri, env=environment)
+            return [(each["ok"], each["text"]) for each in json.loads(done.stdout)["findings"] if each["subject"] == "bus"]
+
+        chosen = f"that of DBUS_SYSTEM_BUS_ADDRESS, unix:path={self.folder}/bus"
+        self.assertEqual(told(self.environment), [(True, f"virtguardd is on {chosen}")])
+        self.assertEqual(told(by_default), [(True, "virtguardd is on the system bus")])
+        self.daemon.kill()
+        self.daemon.wait()
+        self.assertEqual(told(self.environment), [(False, f"virtguardd is not on {chosen}")])
+        self.assertEqual(told(by_default), [(False, "virtguardd is not on the system bus")])
+
     def test_what_the_documentation_shows_is_so(self):
         self.policy.write_text("[scheduler.accept.cortex]\n")
         self.start()

@@ -185,12 +185,29 @@ class Doctor(unittest.TestCase):
         self.document |= {"mode": "observe", "decisions": {"admitted": 9, "refused": 0, "would_refuse": 3}}
         self.assertIn("ok      mode: observe: no start is refused (3 would have been)\n", self.run_doctor().stdout)
 
-    def test_a_bus_that_does_not_let_virtguardd_have_its_name(self):
-        self.write("run/dbus/system_bus_socket", "")
-        self.only_problem("bus", "nothing lets virtguardd be org.virtguard1 on the system bus",
-                          "install org.virtguard1.conf in /usr/share/dbus-1/system.d; systemctl reload dbus")
+    def start_bus(self):
+        """The host's system bus, which nobody is on."""
+        address = f"unix:path={self.root}/run/dbus/system_bus_socket"
+        conf = self.write("run/dbus/bus.conf", f"<busconfig><listen>{address}</listen><policy context='default'>"
+                          "<allow send_destination='*'/></policy></busconfig>")
+        bus = subprocess.Popen(["dbus-daemon", "--nofork", "--print-address", f"--config-file={conf}"],
+                               stdout=subprocess.PIPE)
+        self.addCleanup(bus.wait)
+        self.addCleanup(bus.kill)
+        self.addCleanup(bus.stdout.close)
+        self.assertIn(address, bus.stdout.readline().decode())
+
+    def test_a_daemon_that_is_not_on_the_bus_was_well_where_only_its_name_was_allowed(self):
+        self.start_bus()
+        problem = ("bus", "virtguardd is not on the system bus")
+        self.only_problem(*problem, "install org.virtguard1.conf in /usr/share/dbus-1/system.d; systemctl reload dbus")
         self.write("usr/share/dbus-1/system.d/org.virtguard1.conf", "")
-        self.assertEqual(self.problems(), [])
+        self.only_problem(*problem, "systemctl reload dbus; systemctl restart virtguardd; journalctl -u virtguardd")
+
+    def test_a_bus_that_does_not_answer(self):
+        self.write("run/dbus/system_bus_socket", "")
+        (subject, text, _), = self.problems()
+        self.assertEqual((subject, text), ("bus", f"unix:path={self.root}/run/dbus/system_bus_socket: Connection refused"))
 
     def test_a_bad_policy(self):
         path = self.write("etc/virtguard/virtguard.toml", "mode = 1\nx = 2\n")
