@@ -22,7 +22,7 @@ _virtguardctl() {
         [recent]='--json' [watch]='--json --no-wait' [metrics]=''
         [check]='--json'
         [explain]='--libvirt-uri --json'
-        [policy]='' [policy check]='' [policy show]='--json' [policy diff]='--json'
+        [policy]='' [policy check]='--json' [policy show]='--json' [policy diff]='--json'
         [overcommit]='--json' [overcommit get]='--json' [overcommit set]='' [overcommit reset]=''
         [mode]='--message --json' [mode maintenance]='--message'
         [reservation]='--json' [reservation list]='--json' [reservation cancel]=''

@@ -237,13 +237,12 @@ Command add_policy(CLI::App& app, PolicyOptions& policy, const Options& options)
         if (reads_files)
             below->add_option("PATH", policy.path, "a folder of policies, or a file")
                 ->capture_default_str();
+        below->add_flag("--json", policy.json, "print one JSON document");
         return below;
     };
     CLI::App* check_files = add("check", "are the files well written, and possible here?", true);
     CLI::App* show = add("show", "what is in force, and what set it", false);
-    CLI::App* diff = add("diff", "what a reload of the files would change", true);
-    for (CLI::App* below : {show, diff})
-        below->add_flag("--json", policy.json, "print one JSON document");
+    add("diff", "what a reload of the files would change", true);
     return {command, [&policy, &options, check_files, show] {
                 policy.socket = options.socket;
                 policy.colour = options.colour;

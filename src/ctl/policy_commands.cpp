@@ -35,10 +35,20 @@ policy::Loaded load(const std::string& path) {
                : policy::load_file(path, domxml::check_question);
 }
 
-int show_errors(const std::vector<std::string>& errors) {
+void show_errors(const std::vector<std::string>& errors) {
     for (const std::string& error : errors)
         show_error(error);
-    return exit_refused;
+}
+
+/// All that is wrong with the files, or impossible on this host. Error: the host cannot be read.
+Result<std::vector<std::string>> errors_of(const std::string& path) {
+    const auto loaded = load(path);
+    if (!loaded)
+        return loaded.error();
+    const auto topology = host::live_topology("/");
+    if (!topology)
+        return std::unexpected(topology.error());
+    return core::conflicts(*loaded, *topology);
 }
 
 Result<json::PolicyInForce> ask_policy(const PolicyOptions& options) {
@@ -106,16 +116,17 @@ std::vector<Change> changes(const std::vector<core::Setting>& in_force,
 int check_policy_files(const PolicyOptions& options) {
     if (::access(options.path.c_str(), R_OK) != 0)
         return failure(kernel_failure(options.path, errno).error());
-    const auto loaded = load(options.path);
-    if (!loaded)
-        return show_errors(loaded.error());
-    const auto topology = host::live_topology("/");
-    if (!topology)
-        return failure(topology.error());
-    if (const auto errors = core::conflicts(*loaded, *topology); !errors.empty())
-        return show_errors(errors);
-    print(fmt::format("{}: well written, and possible on this host\n", printable(options.path)));
-    return exit_ok;
+    const auto errors = errors_of(options.path);
+    if (!errors)
+        return failure(errors.error());
+    if (options.json)
+        print(json::policy_check_document(*errors) + "\n");
+    else if (errors->empty())
+        print(
+            fmt::format("{}: well written, and possible on this host\n", printable(options.path)));
+    else
+        show_errors(*errors);
+    return errors->empty() ? exit_ok : exit_refused;
 }
 
 int show_policy(const PolicyOptions& options) {
@@ -149,7 +160,7 @@ int compare_policies(const PolicyOptions& options) {
         return failure(policy.error());
     const auto loaded = load(options.path);
     if (!loaded) {
-        (void)show_errors(loaded.error());
+        show_errors(loaded.error());
         return exit_bad_input;
     }
     const std::vector<core::Setting> in_files = policy::settings(*loaded);

@@ -15,8 +15,8 @@ struct PolicyOptions {
     ColourWish colour = ColourWish::automatic;
 };
 
-/// Whether the files are well written and possible on this host; all that is wrong goes to stderr.
-/// The exit status: 1 where something is. Asks nobody.
+/// Whether the files are well written and possible on this host; all that is wrong goes to stderr,
+/// or into the document. The exit status: 1 where something is. Asks nobody.
 [[nodiscard]] int check_policy_files(const PolicyOptions& options);
 
 /// What is in force, as virtguardd says.

@@ -356,6 +356,10 @@ std::string policy_document(const PolicyInForce& policy) {
     return dump(json);
 }
 
+std::string policy_check_document(const std::vector<std::string>& errors) {
+    return dump({{"errors", errors}});
+}
+
 std::string policy_difference_document(const std::vector<PolicyChange>& changes) {
     const auto side = [](const std::optional<core::Setting>& setting) {
         return setting ? setting_json(*setting) : Json(nullptr);

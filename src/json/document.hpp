@@ -49,6 +49,9 @@ struct PolicyInForce {
 [[nodiscard]] std::string policy_document(const PolicyInForce& policy);
 [[nodiscard]] Result<PolicyInForce> parse_policy(std::string_view document);
 
+/// All that is wrong with a policy's files.
+[[nodiscard]] std::string policy_check_document(const std::vector<std::string>& errors);
+
 /// A key whose value in the files is another than in force; nothing where it has none.
 struct PolicyChange {
     std::optional<core::Setting> in_force;

@@ -155,6 +155,7 @@ class Fields(alone.DaemonTest):
         (self.folder / "other.toml").write_text('mode = "off"\n')
         document = self.document("policy", "diff", "other.toml")
         self.check(document, "policy diff")
+        self.check(self.document("policy", "check", "other.toml"), "policy check")
         for change in document["changes"]:
             self.assertEqual(set(change), {"in_force", "in_files"})
             self.check_prose(change, "policy diff", "change")

@@ -106,6 +106,23 @@ class Policy(alone.DaemonTest):
         self.policy.write_text('[reserve.node.999]\nmemory = "1GiB"\n')
         self.assertEqual(self.ctl("policy", "check", self.policy).returncode, 1)
 
+    def test_check_gives_a_document_what_it_says_without(self):
+        def check(*path):
+            done = self.ctl("policy", "check", "--json", *path)
+            return done.returncode, json.loads(done.stdout or "null"), done.stderr
+
+        def said():
+            done = self.ctl("policy", "check", self.policy)
+            return [line.removeprefix("virtguardctl: ") for line in done.stderr.splitlines()]
+
+        self.assertEqual(check(self.policy.parent), (0, {"errors": []}, ""))
+        for text, count in (("mode = 7\nmemry = 3\n", 2), ('[reserve.node.999]\nmemory = "1GiB"\n', 1)):
+            self.policy.write_text(text)
+            self.assertEqual(len(said()), count)
+            self.assertEqual(check(self.policy), (1, {"errors": said()}, ""))
+        absent = self.folder / "absent"
+        self.assertEqual(check(absent), (2, None, f"virtguardctl: {absent}: No such file or directory\n"))
+
 
 if __name__ == "__main__":
     alone.main()
