@@ -6,33 +6,11 @@
 
 #include <systemd/sd-bus.h>
 
-#include "base/text.hpp"
+#include "base/utf8.hpp"
 
 namespace virtguard::bus {
 
 namespace {
-
-/// The length of the character that the text begins with; 0 where it begins with none.
-std::size_t character_length(std::string_view text) {
-    const auto byte = [&](std::size_t at) {
-        return at < text.size() ? static_cast<unsigned char>(text[at]) : 0U;
-    };
-    const unsigned first = byte(0);
-    if (first < 0x80)
-        return 1;
-    const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-    std::uint32_t code = first & (0xffU >> (length + 1));
-    for (std::size_t i = 1; i < length; ++i) {
-        if ((byte(i) & 0xc0U) != 0x80)
-            return 0;
-        code = code << 6 | (byte(i) & 0x3fU);
-    }
-    constexpr std::uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
-    const bool is_surrogate = code >= 0xd800 && code <= 0xdfff;
-    const bool is_character = first >= 0xc0 && first < 0xf8 && code >= smallest[length] &&
-                              code <= 0x10ffff && !is_surrogate;
-    return is_character ? length : 0;
-}
 
 template <class Range, class One>
 int append_array(sd_bus_message* message, const char* of, const Range& range, One append_one) {
@@ -49,7 +27,7 @@ std::string valid_utf8(std::string_view text) {
     std::string result;
     result.reserve(text.size());
     while (!text.empty()) {
-        const std::size_t length = character_length(text);
+        const std::size_t length = first_character(text).length;
         result += length > 0 ? text.substr(0, length) : "\xef\xbf\xbd";
         text.remove_prefix(std::max<std::size_t>(length, 1));
     }

@@ -862,6 +862,7 @@ TEST_CASE("bytes that are no UTF-8 are replaced, and all else is kept") {
         {"", ""},
         {"web-1", "web-1"},
         {"größe € 🐧", "größe € 🐧"},
+        {"\n\x7f\xc2\x85\xe2\x80\xae", "\n\x7f\xc2\x85\xe2\x80\xae"}, // also what no line may have
         {"a\xff"
          "b",
          "a\xef\xbf\xbd"
