@@ -245,6 +245,8 @@ Result<Object> evaluate(const Document& document, const core::Question& question
     // "//*//*//*" never ends there. One in parentheses it does not.
     const std::string counted = "(" + question.xpath + ")";
     const Compiled compiled(xmlXPathCtxtCompile(context->get(), xml_text(counted)));
+    if (!compiled && (*context)->lastError.code == XML_XPATH_EXPR_ERROR)
+        return fail(Errc::invalid, "has a parenthesis that is not closed");
     if (!compiled)
         return failure(**context, budget);
     Object object(xmlXPathCompiledEval(compiled.get(), context->get()));

@@ -189,7 +189,7 @@ class Doctor(unittest.TestCase):
         """The host's system bus, which nobody is on."""
         address = f"unix:path={self.root}/run/dbus/system_bus_socket"
         conf = self.write("run/dbus/bus.conf", f"<busconfig><listen>{address}</listen><policy context='default'>"
-                          "<allow send_destination='*'/></policy></busconfig>")
+                          "<allow send_destination='*'/><allow receive_sender='*'/></policy></busconfig>")
         bus = subprocess.Popen(["dbus-daemon", "--nofork", "--print-address", f"--config-file={conf}"],
                                stdout=subprocess.PIPE)
         self.addCleanup(bus.wait)

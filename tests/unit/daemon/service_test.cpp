@@ -1432,8 +1432,7 @@ TEST_CASE("a guest whose XML a reservation matches draws on it, others do not") 
           wire::Verdict::admitted);
     CHECK(reserved(bench) == "spot 3/6");
     words.match = "boolean(";
-    CHECK(reserve(bench, words) ==
-          "error: match: calls a function with too few or too many arguments");
+    CHECK(reserve(bench, words) == "error: match: has a parenthesis that is not closed");
     words.match = "/domain/x:title";
     CHECK(reserve(bench, words) ==
           "error: match: has the prefix \"x\", which its namespaces do not declare");
