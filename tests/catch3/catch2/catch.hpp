@@ -7,5 +7,7 @@
 #include <string>
 
 namespace Catch {
-inline auto Contains(const std::string& text) { return Matchers::ContainsSubstring(text); }
+inline auto Contains(const std::string& text) {
+    return Matchers::ContainsSubstring(text);
+}
 } // namespace Catch
