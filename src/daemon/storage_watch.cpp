@@ -773,6 +773,7 @@ std::string StorageWatch::unknown_growth() const {
 bool StorageWatch::stop(std::chrono::milliseconds at_most) {
     const Instant end = loop::now() + at_most;
     std::vector<FilesThread*> threads;
+    threads.reserve(lanes_.size() + held_.size());
     for (const auto& lane : lanes_)
         threads.push_back(lane->thread.get());
     for (const auto& [batch, held] : held_)
