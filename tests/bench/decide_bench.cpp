@@ -217,13 +217,13 @@ class Crowd {
                         .made = made};
         (void)guard_->reserve(reserved(number), std::move(booking), Guard::IfShort::book);
     }
-    /// The same now, and then some guests start.
+    /// The same now, and then some guests start, however full the host is.
     void reserve_and_start(std::size_t number) {
         constexpr int guests = 8;
         now_ += std::chrono::seconds(1);
         reserve(number, now_);
         for (int i = 0; i < guests; ++i)
-            (void)admit(next_guest(1, mib));
+            guard_->running(next_guest(1, mib), now_);
     }
     void cancel(std::size_t number) { guard_->cancel(reserved(number)); }
 
