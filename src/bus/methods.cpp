@@ -6,10 +6,10 @@
 #include <string_view>
 #include <utility>
 
+#include "bus/arguments.hpp"
 #include "bus/codec.hpp"
 #include "bus/kept_call.hpp"
 #include "bus/names.hpp"
-#include "bus/reserve_call.hpp"
 
 namespace virtguard::bus {
 
@@ -62,63 +62,6 @@ int reply_order(sd_bus_message* call, const Result<>& done) {
     return done ? sd_bus_reply_method_return(call, "")
                 : sd_bus_reply_method_errorf(call, order_error_name(done.error().code), "%s",
                                              valid_utf8(done.error().what).c_str());
-}
-
-/// A text argument of at most so many bytes.
-Result<std::string> read_text(sd_bus_message* call, const char* name, std::size_t most) {
-    const char* text = nullptr;
-    if (const int r = sd_bus_message_read(call, "s", &text); r < 0)
-        return failed(name, r);
-    if (std::string_view(text).size() > most)
-        return fail(Errc::limit, "{}: longer than {} bytes", name, most);
-    return text;
-}
-
-Result<core::Order> read_set_overcommit(sd_bus_message* call) {
-    const auto resource = read_text(call, "resource", Methods::max_word);
-    if (!resource)
-        return std::unexpected(resource.error());
-    const auto ratio = read_text(call, "ratio", Methods::max_word);
-    return ratio ? core::read_set_overcommit(*resource, *ratio) : std::unexpected(ratio.error());
-}
-
-Result<core::Order> read_reset_overcommit(sd_bus_message* call) {
-    const auto resource = read_text(call, "resource", Methods::max_word);
-    return resource ? core::read_reset_overcommit(*resource) : std::unexpected(resource.error());
-}
-
-Result<core::Order> read_set_mode(sd_bus_message* call) {
-    const auto mode = read_text(call, "mode", Methods::max_word);
-    if (!mode)
-        return std::unexpected(mode.error());
-    const auto reason = read_text(call, "message", core::max_message);
-    return reason ? core::read_set_mode(*mode, *reason) : std::unexpected(reason.error());
-}
-
-Result<core::ReservationId> read_id(sd_bus_message* call) {
-    auto owner = read_text(call, "owner", Methods::max_word);
-    if (!owner)
-        return std::unexpected(owner.error());
-    auto name = read_text(call, "name", Methods::max_word);
-    if (!name)
-        return std::unexpected(name.error());
-    return core::ReservationId{*std::move(owner), *std::move(name)};
-}
-
-Result<core::Order> read_renew(sd_bus_message* call) {
-    auto id = read_id(call);
-    if (!id)
-        return std::unexpected(id.error());
-    std::uint64_t microseconds = 0;
-    if (const int r = sd_bus_message_read(call, "t", &microseconds); r < 0)
-        return failed("expiry", r);
-    const auto expiry = core::read_expiry(microseconds);
-    return expiry ? core::read_renew(*std::move(id), *expiry) : std::unexpected(expiry.error());
-}
-
-Result<core::Order> read_cancel(sd_bus_message* call) {
-    auto id = read_id(call);
-    return id ? core::read_cancel(*std::move(id)) : std::unexpected(id.error());
 }
 
 /// Appends to a message, until one step fails.
@@ -275,23 +218,24 @@ Result<> Methods::add() {
 }
 
 int Methods::check(sd_bus_message* message) {
-    auto xml = read_text(message, "xml", max_xml);
-    if (!xml)
-        return reply_error(message, xml.error());
+    std::string xml;
+    if (const auto read = read_text(message, "xml", max_xml, xml); !read)
+        return reply_error(message, read.error());
     auto place = callers_.enter(message);
     if (!place)
         return 1;
-    actions_.check(*std::move(xml), [call = kept_call(message), place = *std::move(place)](
-                                        const Result<core::Outcome>& outcome) {
+    actions_.check(std::move(xml), [call = kept_call(message), place = *std::move(place)](
+                                       const Result<core::Outcome>& outcome) {
         (void)reply_outcome(call.get(), outcome);
     });
     return 1;
 }
 
 int Methods::explain(sd_bus_message* message) {
-    const auto domain = read_text(message, "domain", max_name);
-    return domain ? reply_outcome(message, actions_.explain(*domain))
-                  : reply_error(message, domain.error());
+    std::string domain;
+    const auto read = read_text(message, "domain", max_name, domain);
+    return read ? reply_outcome(message, actions_.explain(domain))
+                : reply_error(message, read.error());
 }
 
 int Methods::list_domains(sd_bus_message* message) {
@@ -341,7 +285,7 @@ int Methods::set_mode(sd_bus_message* message) {
 }
 
 int Methods::reserve(sd_bus_message* message) {
-    return carry_out(message, read_reserve_call(message));
+    return carry_out(message, read_reserve(message));
 }
 
 int Methods::renew_reservation(sd_bus_message* message) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bus/reserve_call.hpp"
+#include "bus/arguments.hpp"
 
 #include <cstdint>
 #include <string>
@@ -16,16 +16,9 @@ namespace virtguard::bus {
 
 namespace {
 
-/// A text of at most so many bytes.
-Result<> read_text(sd_bus_message* call, std::string_view name, std::size_t most,
-                   std::string& target) {
-    const char* text = nullptr;
-    if (const int r = sd_bus_message_read(call, "s", &text); r < 0)
-        return failed(name, r);
-    if (std::string_view(text).size() > most)
-        return fail(Errc::limit, "{}: longer than {} bytes", name, most);
-    target = text;
-    return {};
+Result<> read_id(sd_bus_message* call, core::ReservationId& id) {
+    auto read = read_text(call, "owner", Methods::max_word, id.owner);
+    return read ? read_text(call, "name", Methods::max_word, id.name) : read;
 }
 
 /// Enters an array, has each element read, and leaves it. More than so many are an error.
@@ -129,20 +122,68 @@ Result<> read_option(sd_bus_message* call, std::string_view key, core::ReserveWo
 
 } // namespace
 
-Result<core::Order> read_reserve_call(sd_bus_message* call) {
-    core::ReserveWords words;
-    auto read = read_text(call, "owner", Methods::max_word, words.id.owner);
+Result<> read_text(sd_bus_message* call, std::string_view name, std::size_t most,
+                   std::string& target) {
+    const char* text = nullptr;
+    if (const int r = sd_bus_message_read(call, "s", &text); r < 0)
+        return failed(name, r);
+    if (std::string_view(text).size() > most)
+        return fail(Errc::limit, "{}: longer than {} bytes", name, most);
+    target = text;
+    return {};
+}
+
+Result<core::Order> read_set_overcommit(sd_bus_message* call) {
+    std::string resource;
+    std::string ratio;
+    auto read = read_text(call, "resource", Methods::max_word, resource);
     if (read)
-        read = read_text(call, "name", Methods::max_word, words.id.name);
+        read = read_text(call, "ratio", Methods::max_word, ratio);
+    return read ? core::read_set_overcommit(resource, ratio) : std::unexpected(read.error());
+}
+
+Result<core::Order> read_reset_overcommit(sd_bus_message* call) {
+    std::string resource;
+    const auto read = read_text(call, "resource", Methods::max_word, resource);
+    return read ? core::read_reset_overcommit(resource) : std::unexpected(read.error());
+}
+
+Result<core::Order> read_set_mode(sd_bus_message* call) {
+    std::string mode;
+    std::string message;
+    auto read = read_text(call, "mode", Methods::max_word, mode);
+    if (read)
+        read = read_text(call, "message", core::max_message, message);
+    return read ? core::read_set_mode(mode, message) : std::unexpected(read.error());
+}
+
+Result<core::Order> read_reserve(sd_bus_message* call) {
+    core::ReserveWords words;
+    auto read = read_id(call, words.id);
     if (read)
         read = read_amounts(call, words);
     constexpr std::size_t most_options = 5;
     if (read)
         read = read_dictionary(call, "options", "sv", most_options,
                                [&](std::string_view key) { return read_option(call, key, words); });
-    if (!read)
+    return read ? core::read_reserve(std::move(words)) : std::unexpected(read.error());
+}
+
+Result<core::Order> read_renew(sd_bus_message* call) {
+    core::ReservationId id;
+    if (auto read = read_id(call, id); !read)
         return std::unexpected(read.error());
-    return core::read_reserve(std::move(words));
+    std::uint64_t microseconds = 0;
+    if (const int r = sd_bus_message_read(call, "t", &microseconds); r < 0)
+        return failed("expiry", r);
+    const auto expiry = core::read_expiry(microseconds);
+    return expiry ? core::read_renew(std::move(id), *expiry) : std::unexpected(expiry.error());
+}
+
+Result<core::Order> read_cancel(sd_bus_message* call) {
+    core::ReservationId id;
+    const auto read = read_id(call, id);
+    return read ? core::read_cancel(std::move(id)) : std::unexpected(read.error());
 }
 
 } // namespace virtguard::bus
