@@ -89,14 +89,13 @@ Result<> Service::watch(loop::Loop& loop) {
 
 Service::Service(ServiceOptions options, core::Topology topology, StartPolicy policy,
                  FilesThread& files)
-    : options_(std::move(options)), files_(files), policy_({.policy = options_.policy_folder,
-                                                            .state = options_.state_folder,
-                                                            .boot = read_boot_id(options_.root)},
-                                                           std::move(policy), files),
+    : options_(std::move(options)), boot_(read_boot_id(options_.root)), files_(files),
+      policy_({.policy = options_.policy_folder, .state = options_.state_folder, .boot = boot_},
+              std::move(policy), files),
       guard_(std::move(topology), policy_.in_force()),
       pages_(guard_, options_.live_topology ? std::optional(options_.root) : std::nullopt,
              [this] { note_change(); }),
-      store_(options_.run_folder / "guests", read_boot_id(options_.root)),
+      store_(options_.run_folder / "guests", boot_),
       starts_(guard_, pages_, history_, [this] { save(); }) {
     starts_.set_capacities([this](std::chrono::nanoseconds at_most, StorageWatch::Then then) {
         policy_.read_capacities(at_most, std::move(then));

@@ -131,6 +131,7 @@ class Service {
     [[nodiscard]] std::vector<std::string> problems() const;
 
     ServiceOptions options_;
+    std::string boot_; ///< tells this boot of the host from others
     FilesThread& files_;
     CurrentPolicy policy_;
     core::Guard guard_;
