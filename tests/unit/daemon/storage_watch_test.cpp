@@ -38,6 +38,16 @@ std::vector<std::string> paths_in_a(int count) {
     return paths;
 }
 
+/// Of 10 GiB.
+core::Image image_with(std::int64_t gibibytes) {
+    return {.device = 1, .virtual_size = 10 * gib, .allocated = gibibytes * gib};
+}
+
+/// The one of /a, of which so much is used.
+core::FileSystem file_system_with(std::int64_t gibibytes) {
+    return {.path = "/a", .device = 1, .capacity = 100 * gib, .used = gibibytes * gib};
+}
+
 core::Policy policy(std::vector<std::string> paths) {
     core::Policy policy;
     policy.storage.paths = std::move(paths);
@@ -430,29 +440,22 @@ TEST_CASE("a disk of a guest is read when it is told of") {
 }
 
 TEST_CASE("what a guest discarded is not free as long as it is not seen to owe it again") {
-    const auto used = [](std::int64_t gibibytes) {
-        return core::FileSystem{
-            .path = "/a", .device = 1, .capacity = 100 * gib, .used = gibibytes * gib};
-    };
-    const auto with = [](std::int64_t gibibytes) {
-        return core::Image{.device = 1, .virtual_size = 10 * gib, .allocated = gibibytes * gib};
-    };
     Bench bench(policy({"/a"}));
-    bench.slow.set_image("/a/1", with(8));
-    bench.slow.set_file_system("/a", used(50));
+    bench.slow.set_image("/a/1", image_with(8));
+    bench.slow.set_file_system("/a", file_system_with(50));
     bench.guard.running(domain({"/a/1"}), Instant{1s});
     bench.watch();
     const auto host = [&] { return bench.guard.report().host; };
     (void)bench.read({"/a/new"});
     CHECK(host().free.at(storage) == 48 * gib);
-    bench.slow.set_image("/a/1", with(2));
-    bench.slow.set_file_system("/a", used(44));
+    bench.slow.set_image("/a/1", image_with(2));
+    bench.slow.set_file_system("/a", file_system_with(44));
     (void)bench.read({"/a/new"});
     CHECK(host().free.at(storage) == 48 * gib);
-    bench.slow.set_file_system("/a", used(53)); // another has written
+    bench.slow.set_file_system("/a", file_system_with(53)); // another has written
     (void)bench.read({"/a/new"});
     CHECK(host().free.at(storage) == 45 * gib);
-    bench.slow.set_file_system("/a", used(44));
+    bench.slow.set_file_system("/a", file_system_with(44));
     bench.storage_watch->look();
     bench.run_until([&] { return host().foreign.at(storage) == 44 * gib; });
     CHECK(host().free.at(storage) == 48 * gib);
@@ -484,23 +487,16 @@ TEST_CASE("what is discarded behind a look at all images stays used until the ne
 }
 
 TEST_CASE("what a guest discarded counts only when images in all places were read since") {
-    const auto used = [](std::int64_t gibibytes) {
-        return core::FileSystem{
-            .path = "/a", .device = 1, .capacity = 100 * gib, .used = gibibytes * gib};
-    };
-    const auto with = [](std::int64_t gibibytes) {
-        return core::Image{.device = 1, .virtual_size = 10 * gib, .allocated = gibibytes * gib};
-    };
     Bench bench(policy({"/a"}));
-    bench.slow.set_image("/link/1", with(8)); // it leads to /a
-    bench.slow.set_file_system("/a", used(50));
+    bench.slow.set_image("/link/1", image_with(8)); // it leads to /a
+    bench.slow.set_file_system("/a", file_system_with(50));
     bench.guard.running(domain({"/link/1"}), Instant{1s});
     bench.watch();
     const auto host = [&] { return bench.guard.report().host; };
     (void)bench.read({"/a/new"});
     CHECK(host().free.at(storage) == 48 * gib);
-    bench.slow.set_image("/link/1", with(2));
-    bench.slow.set_file_system("/a", used(44));
+    bench.slow.set_image("/link/1", image_with(2));
+    bench.slow.set_file_system("/a", file_system_with(44));
     SECTION("as with each look") {
         while (host().foreign.at(storage) != 44 * gib) {
             CHECK(host().free.at(storage) <= 48 * gib);
