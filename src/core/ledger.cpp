@@ -17,27 +17,26 @@ namespace {
 bool take(std::vector<Piece>& there, const std::vector<Piece>& wanted,
           const std::function<IdSet(std::size_t want)>& sources_of) {
     std::map<int, std::int64_t> room;
-    std::map<Resource, Int128> left;
-    for (const Piece& piece : there) {
-        left[piece.resource] += piece.amount;
+    for (const Piece& piece : there)
         room[static_cast<int>(room.size())] = piece.amount;
-    }
     Occupancy taken(room, {});
+    IdSet closed; // full, as is all that what lies there could move to
     bool is_all = true;
     for (std::size_t want = 0; want < wanted.size(); ++want) {
-        const std::int64_t amount = wanted[want].amount;
-        const auto of_resource = left.find(wanted[want].resource);
-        if (amount == 0 || of_resource == left.end() || of_resource->second == 0) {
-            is_all = is_all && amount == 0;
+        if (wanted[want].amount == 0)
             continue;
+        const IdSet open = sources_of(want) - closed;
+        const Int128 before = taken.uncarried();
+        if (!open.empty())
+            taken.hold(open, /*whole=*/false, wanted[want].amount);
+        if (open.empty() || taken.uncarried() > before) {
+            closed |= open;
+            is_all = false;
         }
-        const Int128 uncarried = taken.uncarried();
-        taken.hold(sources_of(want), /*whole=*/false, amount);
-        of_resource->second -= amount - (taken.uncarried() - uncarried);
     }
     for (int from = 0; Piece & piece : there)
         piece.amount = taken.room_on(from++);
-    return is_all && !taken.is_over();
+    return is_all;
 }
 
 /// The pieces of a resource that a predicate is true of.
@@ -51,6 +50,13 @@ IdSet those_of(const std::vector<Piece>& pieces, const Resource& resource, Predi
     }
     return those;
 }
+
+/// What is there to draw from.
+struct Source {
+    const ReservationId* id;
+    int rank; ///< of the reservation, by name
+    const Piece* piece;
+};
 
 /// Which pieces of reservations guests may draw from that hold others.
 class Drawable {
@@ -164,6 +170,18 @@ void change(Amounts& amounts, const Resource& resource, const PieceClass& piece_
 
 void change(Amounts& amounts, const Piece& piece, Int128 by) {
     change(amounts, piece.resource, {piece.places, piece.whole}, by);
+}
+
+/// Of sets that are part of these, all or none, those with most first.
+std::vector<const std::pair<const IdSet, Amounts>*>
+widest_first(const std::map<IdSet, Amounts>& wanted, const IdSet& numbers) {
+    std::vector<const std::pair<const IdSet, Amounts>*> order;
+    for (const auto& each : wanted)
+        if (each.first.is_subset_of(numbers))
+            order.push_back(&each);
+    std::ranges::stable_sort(order, std::greater{},
+                             [](const auto* each) { return each->first.count(); });
+    return order;
 }
 
 Int128 amount_of(const Amounts& amounts, const Piece& piece) {
@@ -500,6 +518,8 @@ void Ledger::add(const ReservationId& id, Reservation reservation) {
     by_number_.emplace(reservation.number, id);
     if (!reservation.match_key.empty())
         ++matches_[reservation.match_key];
+    for (const Piece& piece : reservation.pieces)
+        having_[piece.resource].insert(reservation.number);
     reservations_.emplace(id, std::move(reservation));
 }
 
@@ -533,6 +553,8 @@ IdSet Ledger::remove(const ReservationId& id) {
     account_booked(id, booked(id), -1);
     booked_.erase(id);
     by_number_.erase(number);
+    for (auto& [resource, numbers] : having_)
+        numbers.erase(number);
     if (const auto match = matches_.find(found->second.match_key);
         match != matches_.end() && --match->second == 0)
         matches_.erase(match);
@@ -563,6 +585,7 @@ void Ledger::reserve(Reservations reservations) {
     booked_.clear();
     reservations_.clear();
     by_number_.clear();
+    having_.clear();
     matches_.clear();
     IdSet numbers;
     for (auto& [id, reservation] : reservations) {
@@ -611,19 +634,19 @@ std::vector<Ledger::Drawing> Ledger::drawings(int number, const IdSet& numbers,
         return {};
     Drawable drawable(drawn, std::move(of_number));
     taken = Occupancy(room, {});
-    std::vector<const Wanted::value_type*> wanted;
-    for (const auto& each : wanted_)
-        if (each.first.is_subset_of(numbers)) // all of it or none is
-            wanted.push_back(&each);
-    // What a guest draws again it may draw from fewer: that is last, as it was spent before.
-    std::ranges::stable_sort(wanted, std::greater{},
-                             [](const auto* each) { return each->first.count(); });
+    IdSet closed;
     std::vector<Drawing> drawings;
-    for (const auto* each : wanted) {
+    // What a guest draws again it may draw from fewer: that is last, as it was spent before.
+    for (const auto* each : widest_first(wanted_, numbers)) {
         const IdSet& draws_on = each->first;
         for (Piece& piece : pieces_of(each->second)) {
             const IdSet all = drawable.by(draws_on, piece);
-            piece.amount = hold_some(taken, all, piece.amount);
+            if (all.is_subset_of(closed))
+                continue;
+            const std::int64_t drawn_of_it = hold_some(taken, all, piece.amount);
+            if (drawn_of_it < piece.amount)
+                closed |= all; // nor is there more for others, as in take()
+            piece.amount = drawn_of_it;
             if (piece.amount > 0 && all.intersects(of_ended))
                 drawings.push_back({draws_on, std::move(piece), all & of_ended, all - of_ended});
         }
@@ -652,26 +675,26 @@ Ledger::Wanted Ledger::spent_on(int number, const IdSet& numbers) const {
 void Ledger::note_spent(int number, Wanted spent) {
     std::vector<std::pair<const std::string, Guest>*> drawers;
     for (auto& each : guests_)
-        if (each.second.draws_on.contains(number) && spent.contains(each.second.draws_on))
+        if (each.second.draws_on.contains(number))
             drawers.push_back(&each);
     const auto age = [](const auto* each) { return std::tie(each->second.claimed, each->first); };
     std::ranges::make_heap(drawers, std::greater{}, age);
     for (; !drawers.empty() && !spent.empty(); drawers.pop_back()) {
         std::ranges::pop_heap(drawers, std::greater{}, age);
         auto& [identity, guest] = *drawers.back();
-        const auto left = spent.find(guest.draws_on);
-        if (left == spent.end())
-            continue;
         std::vector<Piece> more = guest.spent;
         for (Piece& piece :
              split(wanted_by(guest.demand.pieces, guest.written), guest.spent).first) {
+            const auto left = spent.find(having(guest.draws_on, piece.resource));
+            if (left == spent.end())
+                continue;
             piece.amount = saturate(std::min<Int128>(piece.amount, amount_of(left->second, piece)));
             change(left->second, piece, -piece.amount);
+            if (left->second.empty())
+                spent.erase(left);
             if (piece.amount > 0)
                 more.push_back(std::move(piece));
         }
-        if (left->second.empty())
-            spent.erase(left);
         if (more.size() == guest.spent.size())
             continue;
         merge_pieces(more);
@@ -792,15 +815,22 @@ void Ledger::find_draws(Guest& guest) {
     guest.draws_on = drawable(claimant(guest));
 }
 
+IdSet Ledger::having(const IdSet& numbers, const Resource& resource) const {
+    const auto found = having_.find(resource);
+    return found == having_.end() ? IdSet{} : numbers & found->second;
+}
+
 void Ledger::want(const Claimant& claimant, const IdSet& draws_on, int sign) {
     const auto count = [&](const IdSet& numbers, const std::vector<Piece>& pieces) {
-        if (numbers.empty())
-            return;
-        Amounts& wanted = wanted_[numbers];
-        for (const Piece& piece : pieces)
-            change(wanted, piece, Int128{sign} * piece.amount);
-        if (wanted.empty())
-            wanted_.erase(numbers);
+        for (const Piece& piece : pieces) {
+            const IdSet of = having(numbers, piece.resource);
+            if (of.empty())
+                continue;
+            const auto wanted = wanted_.try_emplace(of).first;
+            change(wanted->second, piece, Int128{sign} * piece.amount);
+            if (wanted->second.empty())
+                wanted_.erase(wanted);
+        }
     };
     if (draws_on.empty())
         return;
@@ -829,31 +859,20 @@ IdSet Ledger::connected(IdSet numbers) const {
 }
 
 Ledger::Wants Ledger::wants_of(const std::map<int, int>& rank) const {
-    std::map<IdSet, const Amounts*> by_ranks;
+    Wants wants;
     for (const auto& [draws_on, amounts] : wanted_) {
         if (!rank.contains(draws_on.first())) // of all or none
             continue;
         IdSet ranks;
         for (int number = draws_on.first(); number >= 0; number = draws_on.next(number))
             ranks.insert(rank.at(number));
-        by_ranks.emplace(std::move(ranks), &amounts);
-    }
-    Wants wants;
-    for (const auto& [ranks, amounts] : by_ranks) {
-        for (Piece& piece : pieces_of(*amounts))
-            wants.pieces.push_back(std::move(piece));
-        wants.ranks.resize(wants.pieces.size(), ranks);
+        wants.emplace(std::move(ranks), pieces_of(amounts));
     }
     return wants;
 }
 
 Ledger::Booked Ledger::unclaimed(const IdSet& numbers) const {
     Booked left;
-    struct Source {
-        const ReservationId* id;
-        int rank; ///< of the reservation, by name
-        const Piece* piece;
-    };
     std::vector<Source> sources;
     for (const int number : numbers.ids())
         left[by_number_.at(number)];
@@ -871,18 +890,22 @@ Ledger::Booked Ledger::unclaimed(const IdSet& numbers) const {
     std::ranges::stable_sort(sources, {},
                              [](const Source& source) { return source.piece->places.count(); });
     std::vector<Piece> there;
-    there.reserve(sources.size());
-    for (const Source& source : sources)
-        there.push_back(*source.piece);
     std::vector<IdSet> of_rank(rank.size());
-    for (int at = 0; const Source& source : sources)
-        of_rank[static_cast<std::size_t>(source.rank)].insert(at++);
+    for (const Source& source : sources) {
+        of_rank[static_cast<std::size_t>(source.rank)].insert(static_cast<int>(there.size()));
+        there.push_back(*source.piece);
+    }
+    std::vector<Piece> wanted;
+    std::vector<const IdSet*> ranks;
     const Wants wants = wants_of(rank);
+    for (const auto& [of, pieces] : wants) {
+        wanted.insert(wanted.end(), pieces.begin(), pieces.end());
+        ranks.resize(wanted.size(), &of);
+    }
     Drawable drawable(there, std::move(of_rank));
     // What they cannot draw they take from what is free.
-    (void)take(there, wants.pieces, [&](std::size_t want) {
-        return drawable.by(wants.ranks[want], wants.pieces[want]);
-    });
+    (void)take(there, wanted,
+               [&](std::size_t want) { return drawable.by(*ranks[want], wanted[want]); });
     for (std::size_t i = 0; i < there.size(); ++i)
         left.at(*sources[i].id).push_back(std::move(there[i]));
     return left;

@@ -171,7 +171,7 @@ class Ledger {
     };
     using Booked = std::map<ReservationId, std::vector<Piece>>;
     using Amounts = std::map<Resource, std::map<PieceClass, Int128>>;
-    /// What guests that may draw on the same reservations, by number, hold together.
+    /// What guests may draw together on the same reservations, by number, that have its resource.
     using Wanted = std::map<IdSet, Amounts>;
 
   public:
@@ -293,6 +293,8 @@ class Ledger {
     [[nodiscard]] bool may_draw(const Claimant& claimant, const ReservationId& id) const;
     /// The numbers of the reservations that it may draw on.
     [[nodiscard]] IdSet drawable(const Claimant& claimant) const;
+    /// Those of the numbers whose reservations have some of a resource.
+    [[nodiscard]] IdSet having(const IdSet& numbers, const Resource& resource) const;
     /// Adds (or with sign -1 takes away) what it wants of them.
     void want(const Claimant& claimant, const IdSet& draws_on, int sign);
     void want(const Guest& guest, int sign) { want(claimant(guest), guest.draws_on, sign); }
@@ -300,10 +302,8 @@ class Ledger {
     void find_draws(Guest& guest);
     /// With all that guests may draw on in the place of these.
     [[nodiscard]] IdSet connected(IdSet numbers) const;
-    struct Wants {
-        std::vector<Piece> pieces;
-        std::vector<IdSet> ranks; ///< of what each may draw on
-    };
+    /// By ranks of what it may be drawn from.
+    using Wants = std::map<IdSet, std::vector<Piece>>;
     /// Of reservations that are connected(), ranked by number, and by nothing that may differ in
     /// another ledger of the same.
     [[nodiscard]] Wants wants_of(const std::map<int, int>& rank) const;
@@ -315,7 +315,7 @@ class Ledger {
     void add(const ReservationId& id, Reservation reservation);
     /// Forgets one, if it is there. The numbers of those that were connected() to it.
     IdSet remove(const ReservationId& id);
-    /// What guests of equal draws_on want together.
+    /// What guests want together of the same reservations.
     struct Drawing {
         IdSet draws_on;
         Piece piece;  ///< as much of it as is drawn
@@ -333,6 +333,7 @@ class Ledger {
     Guests guests_;
     Reservations reservations_;
     std::map<int, ReservationId> by_number_;
+    std::map<Resource, IdSet> having_;   ///< numbers of those that have some
     std::map<std::string, int> matches_; ///< how many have each match_key
     Booked booked_;                      ///< what each reservation has left
     Wanted wanted_;                      ///< by all guests that may draw on any; nothing that is 0

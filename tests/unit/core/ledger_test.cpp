@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -93,6 +94,11 @@ struct Event {
     int guest = 0;
     int shape = 0;
 };
+
+/// For what rapidcheck tells of a failure.
+std::ostream& operator<<(std::ostream& out, const Event& event) {
+    return out << '{' << event.kind << ", " << event.guest << ", " << event.shape << '}';
+}
 
 void happen(Guard& guard, const Event& event, Instant now) {
     const Domain domain = property_guest(event.guest, event.shape);
