@@ -219,23 +219,24 @@ Result<> Methods::add() {
 
 int Methods::check(sd_bus_message* message) {
     std::string xml;
-    if (const auto read = read_text(message, "xml", max_xml, xml); !read)
-        return reply_error(message, read.error());
-    auto place = callers_.enter(message);
-    if (!place)
-        return 1;
-    actions_.check(std::move(xml), [call = kept_call(message), place = *std::move(place)](
-                                       const Result<core::Outcome>& outcome) {
-        (void)reply_outcome(call.get(), outcome);
-    });
-    return 1;
+    const auto read = read_text(message, "xml", max_xml, xml);
+    return read ? ask(message, actions_.check, std::move(xml)) : reply_error(message, read.error());
 }
 
 int Methods::explain(sd_bus_message* message) {
     std::string domain;
     const auto read = read_text(message, "domain", max_name, domain);
-    return read ? reply_outcome(message, actions_.explain(domain))
+    return read ? ask(message, actions_.explain, std::move(domain))
                 : reply_error(message, read.error());
+}
+
+int Methods::ask(sd_bus_message* message, const Ask& ask, std::string about) {
+    if (auto place = callers_.enter(message))
+        ask(std::move(about), [call = kept_call(message),
+                               place = *std::move(place)](const Result<core::Outcome>& outcome) {
+            (void)reply_outcome(call.get(), outcome);
+        });
+    return 1;
 }
 
 int Methods::list_domains(sd_bus_message* message) {

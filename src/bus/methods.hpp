@@ -28,8 +28,9 @@ struct Actions {
     /// Tells, later, what a start with this XML would be answered. Errors: syntax, limit,
     /// unavailable.
     std::function<void(std::string xml, Checked)> check;
-    /// What a start of this guest, by its name or UUID, would be answered. Error: not_found.
-    std::function<Result<core::Outcome>(const std::string& domain)> explain;
+    /// Tells, later, what a start of this guest, by its name or UUID, would be answered. Error:
+    /// not_found.
+    std::function<void(std::string domain, Checked)> explain;
     /// The last starts, the latest first.
     std::function<std::vector<core::DecidedStart>(std::size_t most)> recent;
     /// Does what the user ordered. Errors: of a reservation as daemon::Reservations has them; when
@@ -71,6 +72,8 @@ class Methods {
 
     [[nodiscard]] int check(sd_bus_message* message);
     [[nodiscard]] int explain(sd_bus_message* message);
+    using Ask = std::function<void(std::string, Actions::Checked)>;
+    [[nodiscard]] int ask(sd_bus_message* message, const Ask& ask, std::string about);
     [[nodiscard]] int list_domains(sd_bus_message* message);
     [[nodiscard]] int recent_decisions(sd_bus_message* message);
     [[nodiscard]] int set_overcommit(sd_bus_message* message);

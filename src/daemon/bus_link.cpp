@@ -21,6 +21,9 @@ constexpr std::chrono::seconds last_retry{60};
 /// Of the main thread's time, working out pictures takes at most one part in so many.
 constexpr int share_of_time = 20;
 
+/// What an ordinary guest's XML has, in bytes.
+constexpr std::size_t usual_xml = 4096;
+
 /// A turn's share of announcements.
 constexpr std::size_t starts_per_turn = 32;
 
@@ -60,11 +63,15 @@ Result<std::unique_ptr<BusLink>> BusLink::create(loop::Loop& loop, std::string a
         return std::unexpected(waiting.error());
     if (!updating)
         return std::unexpected(updating.error());
+    auto slow_lane = SlowLane::create(loop);
     auto xml = XmlReader::create(loop);
     if (!answering)
         return std::unexpected(answering.error());
+    if (!slow_lane)
+        return std::unexpected(slow_lane.error());
     if (!xml)
         return std::unexpected(xml.error());
+    link->slow_lane_ = *std::move(slow_lane);
     link->xml_ = *std::move(xml);
     link->answering_ = *std::move(answering);
     link->reconnecting_ = *std::move(reconnecting);
@@ -76,6 +83,7 @@ Result<std::unique_ptr<BusLink>> BusLink::create(loop::Loop& loop, std::string a
 }
 
 void BusLink::connect() {
+    slow_lane_->forget();
     xml_->forget();
     connection_.reset();
     auto connection =
@@ -95,9 +103,21 @@ void BusLink::connect() {
 bus::Actions BusLink::actions() {
     return {.check =
                 [this](std::string xml, bus::Actions::Checked done) {
-                    check(std::make_shared<const std::string>(std::move(xml)), std::move(done));
+                    auto text = std::make_shared<const std::string>(std::move(xml));
+                    slow_lane_->enter(text->size(), [this, text, done = std::move(done)](
+                                                        SlowLane::Turn turn) mutable {
+                        check(std::move(text), std::move(turn), std::move(done));
+                    });
                 },
-            .explain = [this](const std::string& domain) { return service_.explain(domain); },
+            .explain =
+                [this](std::string domain, bus::Actions::Checked done) {
+                    slow_lane_->enter(usual_xml,
+                                      [this, domain = std::move(domain),
+                                       done = std::move(done)](SlowLane::Turn turn) mutable {
+                                          turn.begin();
+                                          done(service_.explain(domain));
+                                      });
+                },
             .recent = [this](std::size_t most) { return service_.history().recent(most); },
             .order =
                 [this](core::Order order, std::uint32_t user, bus::Actions::Done done) {
@@ -112,11 +132,14 @@ bus::Actions BusLink::actions() {
             .resync = requests_.resync};
 }
 
-void BusLink::check(std::shared_ptr<const std::string> xml, bus::Actions::Checked done) {
-    auto answer = [this, xml, done = std::move(done)](const ReadDomain& read) mutable {
+void BusLink::check(std::shared_ptr<const std::string> xml, SlowLane::Turn turn,
+                    bus::Actions::Checked done) {
+    auto answer = [this, xml, turn = std::move(turn),
+                   done = std::move(done)](const ReadDomain& read) mutable {
         const bool is_read = read.domain || read.domain.error().code == Errc::invalid;
         if (is_read && !read.answers(service_.guard().questions())) // a reload was faster
-            return check(std::move(xml), std::move(done));
+            return check(std::move(xml), std::move(turn), std::move(done));
+        turn.begin();
         done(service_.check(read, Service::Fits::left_out));
     };
     xml_->read(std::move(xml), service_.guard().questions(), std::move(answer));

@@ -14,6 +14,7 @@
 #include "bus/connection.hpp"
 #include "daemon/bus_picture.hpp"
 #include "daemon/service.hpp"
+#include "daemon/slow_lane.hpp"
 #include "daemon/xml_reader.hpp"
 #include "loop/loop.hpp"
 #include "virt/backoff.hpp"
@@ -39,7 +40,8 @@ class BusLink {
     BusLink(loop::Loop& loop, std::string address, Service& service, Requests requests);
     void connect();
     [[nodiscard]] bus::Actions actions();
-    void check(std::shared_ptr<const std::string> xml, bus::Actions::Checked done);
+    void check(std::shared_ptr<const std::string> xml, SlowLane::Turn turn,
+               bus::Actions::Checked done);
     void carry_out(core::Order order, std::uint32_t user, bus::Actions::Done done);
     void joined();
     void lost(const std::string& why);
@@ -66,7 +68,9 @@ class BusLink {
     std::optional<loop::Deferred> updating_;
     std::optional<loop::Deferred> answering_;
     std::unique_ptr<bus::Connection> connection_;
-    std::unique_ptr<XmlReader> xml_; ///< after the connection, which has a place for each reader
+    // After the connection, which has a place for each caller that waits in them.
+    std::unique_ptr<SlowLane> slow_lane_;
+    std::unique_ptr<XmlReader> xml_; ///< after the lane, as who is read has a turn
 };
 
 } // namespace virtguard::daemon

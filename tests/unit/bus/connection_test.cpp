@@ -108,9 +108,10 @@ struct Bench {
                          return done(fail(Errc::syntax, "not XML"));
                      done(refusal());
                  },
-             .explain = [](const std::string& name) -> Result<core::Outcome> {
-                 return fail(Errc::not_found, "no guest {}", name);
-             },
+             .explain =
+                 [](const std::string& name, Actions::Checked done) {
+                     done(fail(Errc::not_found, "no guest {}", name));
+                 },
              .recent =
                  [](std::size_t most) {
                      return std::vector<core::DecidedStart>(
