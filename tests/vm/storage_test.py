@@ -55,5 +55,5 @@ class Storage(MachineTest):
     def test_an_image_that_may_outgrow_the_file_system_is_refused(self):
         suite.host.do("truncate --size=1T /var/lib/libvirt/images/large.img")
         large = disk("/var/lib/libvirt/images/large.img").replace("qcow2", "raw")
-        self.assert_refused(self.start("outgrows", devices=large), f"{STORAGE}: needs 1024 GiB, ")
+        self.assert_refused(self.start("outgrows", devices=large), f"{STORAGE}: needs 1 TiB, ")
         suite.host.do("rm /var/lib/libvirt/images/large.img")
