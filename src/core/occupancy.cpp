@@ -160,9 +160,10 @@ Occupancy::Index Occupancy::add_class(const IdSet& places, Words sites) {
     fresh.end_word = fresh.sites.size();
     while (fresh.end_word > fresh.first_word && fresh.sites[fresh.end_word - 1] == 0)
         --fresh.end_word;
-    for (std::size_t i = 0; i < max_refusals; ++i)
-        if (refusals_[i].used && refusals_[i].contains(fresh))
-            fresh.refusals |= std::uint64_t{1} << i;
+    for (std::size_t slot = 0; slot < refusals_.by_slot.size(); ++slot)
+        if (const Refusal& refusal = refusals_.by_slot[slot];
+            refusal.used && refusal.contains(fresh))
+            fresh.refusals |= std::uint64_t{1} << slot;
     class_by_places_.emplace(places, index);
     return index;
 }

@@ -20,7 +20,6 @@
 //
 // A ratio n/d enters as weights, so that all stays in integers: see Weights.
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -168,6 +167,20 @@ class Occupancy {
         [[nodiscard]] bool contains(const Class& held) const;
     };
     static constexpr std::size_t max_refusals = 64; ///< a bit each in a word
+    /// Of more loads no refusal is remembered: strangers could have megabytes of them kept.
+    static constexpr std::size_t max_remembered_loads = 64;
+    /// A copy has none: what is tried on it is not asked again.
+    struct Refusals {
+        Refusals() = default;
+        Refusals(const Refusals&) {}
+        Refusals(Refusals&&) = default;
+        Refusals& operator=(const Refusals&) = delete;
+        Refusals& operator=(Refusals&&) = default;
+        ~Refusals() = default;
+
+        std::vector<Refusal> by_slot; ///< at most max_refusals
+        std::size_t next = 0;
+    };
 
     [[nodiscard]] Words words_of(const IdSet& places) const;
     [[nodiscard]] static IdSet part_of(const Words& sites, const IdSet& named);
@@ -215,8 +228,7 @@ class Occupancy {
     std::vector<Index> site_from_;
     std::vector<Index> class_from_;
 
-    std::array<Refusal, max_refusals> refusals_;
-    std::size_t next_refusal_ = 0;
+    Refusals refusals_;
 };
 
 } // namespace virtguard::core

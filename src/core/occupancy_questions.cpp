@@ -295,7 +295,9 @@ void Occupancy::touch(std::uint64_t refusals) {
     if (trying_)
         return;
     for (; refusals != 0; refusals &= refusals - 1)
-        refusals_[static_cast<std::size_t>(std::countr_zero(refusals))].used = false;
+        if (const auto slot = static_cast<std::size_t>(std::countr_zero(refusals));
+            slot < refusals_.by_slot.size()) // a copy has none
+            refusals_.by_slot[slot].used = false;
 }
 
 const Occupancy::Refusal* Occupancy::find_refusal(std::span<const Load> loads) {
@@ -309,15 +311,19 @@ const Occupancy::Refusal* Occupancy::find_refusal(std::span<const Load> loads) {
                 return false;
         return refusal.inside_only || refusal.version == version_;
     };
-    const auto found = std::ranges::find_if(refusals_, is_asked);
-    return found == refusals_.end() ? nullptr : &*found;
+    const auto found = std::ranges::find_if(refusals_.by_slot, is_asked);
+    return found == refusals_.by_slot.end() ? nullptr : &*found;
 }
 
 void Occupancy::remember(std::span<const Load> loads, const std::vector<ShortPart>& parts,
                          bool inside_only) {
-    const std::size_t slot = next_refusal_++ % max_refusals;
+    if (loads.size() > max_remembered_loads)
+        return;
+    const std::size_t slot = refusals_.next++ % max_refusals;
     const std::uint64_t bit = std::uint64_t{1} << slot;
-    Refusal& refusal = refusals_[slot];
+    if (slot == refusals_.by_slot.size())
+        refusals_.by_slot.emplace_back();
+    Refusal& refusal = refusals_.by_slot[slot];
     refusal = {.parts = parts, .version = version_, .inside_only = inside_only, .used = true};
     for (const Load& load : loads) {
         refusal.asked.emplace_back(*load.places, load.whole);

@@ -211,6 +211,18 @@ TEST_CASE("a refusal is not remembered beyond what it stands on") {
     CHECK(occupancy.short_parts(ask).empty());
 }
 
+TEST_CASE("a copy of a pool remembers no refusal, and may change") {
+    Occupancy occupancy({{0, 1}, {1, 1}}, PoolRules{});
+    const IdSet both{0, 1};
+    const std::vector<Load> ask{{&both, false, 1}};
+    occupancy.hold(both, false, 2);
+    CHECK(occupancy.short_parts(ask).size() == 1);
+    Occupancy copy = occupancy;
+    copy.hold(both, false, -1);
+    CHECK(copy.short_parts(ask).empty());
+    CHECK(occupancy.short_parts(ask).size() == 1);
+}
+
 TEST_CASE("a refusal that is remembered counts what came since and can lie nowhere else") {
     Occupancy occupancy({{0, 2}, {1, 2}}, PoolRules{});
     const IdSet both{0, 1};
