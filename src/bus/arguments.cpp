@@ -2,9 +2,11 @@
 #include "bus/arguments.hpp"
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <systemd/sd-bus.h>
 
@@ -40,11 +42,12 @@ Result<> read_array(sd_bus_message* call, const char* name, const char* of, std:
     return r < 0 ? failed(name, r) : Result<>{};
 }
 
-/// The same of a dictionary with texts for keys.
+/// The same of a dictionary with texts for keys, of which each may be there once.
 template <class Value>
 Result<> read_dictionary(sd_bus_message* call, const char* name, const char* entry,
                          std::size_t most, Value read_value) {
     const std::string of = std::string("{") + entry + "}";
+    std::set<std::string> keys;
     return read_array(call, name, of.c_str(), most, [&]() -> Result<> {
         int r = sd_bus_message_enter_container(call, SD_BUS_TYPE_DICT_ENTRY, entry);
         if (r < 0)
@@ -52,6 +55,8 @@ Result<> read_dictionary(sd_bus_message* call, const char* name, const char* ent
         std::string key;
         if (auto read = read_text(call, name, Methods::max_word, key); !read)
             return read;
+        if (!keys.insert(key).second)
+            return fail(Errc::invalid, "{}: {} is there twice", name, quote(key));
         if (auto value = read_value(key); !value)
             return value;
         r = sd_bus_message_exit_container(call);
@@ -60,20 +65,20 @@ Result<> read_dictionary(sd_bus_message* call, const char* name, const char* ent
 }
 
 Result<> read_amounts(sd_bus_message* call, core::ReserveWords& words) {
-    return read_dictionary(
-        call, "resources", "sx", core::max_reserved_parts, [&](const std::string& key) -> Result<> {
-            std::int64_t amount = 0;
-            if (const int r = sd_bus_message_read(call, "x", &amount); r < 0)
-                return failed("resources", r);
-            if (!words.amounts.emplace(key, amount).second)
-                return fail(Errc::invalid, "resources: {} is there twice", quote(key));
-            return {};
-        });
+    return read_dictionary(call, "resources", "sx", core::max_reserved_parts,
+                           [&](const std::string& key) -> Result<> {
+                               std::int64_t amount = 0;
+                               if (const int r = sd_bus_message_read(call, "x", &amount); r < 0)
+                                   return failed("resources", r);
+                               words.amounts.emplace(key, amount);
+                               return {};
+                           });
 }
 
 Result<> read_uuids(sd_bus_message* call, core::ReserveWords& words) {
+    std::vector<std::string>& uuids = words.uuids.emplace();
     return read_array(call, "uuids", "s", core::max_reservation_uuids, [&]() -> Result<> {
-        return read_text(call, "uuids", Methods::max_word, words.uuids.emplace_back());
+        return read_text(call, "uuids", Methods::max_word, uuids.emplace_back());
     });
 }
 
@@ -108,10 +113,12 @@ Result<> read_option(sd_bus_message* call, std::string_view key, core::ReserveWo
     if (key == "uuids")
         return within("as", [&] { return read_uuids(call, words); });
     if (key == "match")
-        return within("s", [&] { return read_text(call, key, core::max_match, words.match); });
-    if (key == "xml")
         return within("s",
-                      [&] { return read_text(call, key, core::max_reservation_xml, words.xml); });
+                      [&] { return read_text(call, key, core::max_match, words.match.emplace()); });
+    if (key == "xml")
+        return within("s", [&] {
+            return read_text(call, key, core::max_reservation_xml, words.xml.emplace());
+        });
     if (key == "expiry")
         return within("t", [&] { return read_expiry_option(call, words); });
     if (key == "force")

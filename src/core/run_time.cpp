@@ -109,8 +109,19 @@ std::string text_of(const ResetMode&) {
     return "mode as in the files";
 }
 
+Result<> check_none_empty(const ReserveWords& words) {
+    if (words.xml && words.xml->empty())
+        return fail(Errc::invalid, "xml: empty: expected the XML of a domain");
+    if (words.uuids && words.uuids->empty())
+        return fail(Errc::invalid, "uuids: empty: expected 1 to {} UUIDs", max_reservation_uuids);
+    if (words.match && words.match->empty())
+        return fail(Errc::invalid, "match: empty: expected an XPath expression");
+    return {};
+}
+
 Result<Booking> read_booking(const ReserveWords& words) {
-    Booking booking{.amounts = {}, .domain = std::nullopt, .uuids = {}, .match = words.match};
+    Booking booking{
+        .amounts = {}, .domain = std::nullopt, .uuids = {}, .match = words.match.value_or("")};
     for (const auto& [text, asked] : words.amounts) {
         const auto part = ReservedPart::parse(text);
         if (!part)
@@ -121,7 +132,7 @@ Result<Booking> read_booking(const ReserveWords& words) {
         if (!booking.amounts.emplace(*part, *amount).second) // "hugepages-2048Ki"
             return fail(Errc::invalid, "{} is there twice", part->text());
     }
-    for (const std::string& text : words.uuids) {
+    for (const std::string& text : words.uuids.value_or(std::vector<std::string>{})) {
         const auto uuid = Uuid::parse(text);
         if (!uuid)
             return fail(Errc::invalid, "uuids: {} is no UUID", quote(text));
@@ -265,9 +276,12 @@ Result<Order> read_set_mode(std::string_view mode, std::string_view message) {
 Result<Order> read_reserve(ReserveWords words) {
     if (auto checked = check(words.id); !checked)
         return std::unexpected(checked.error());
-    if (words.amounts.empty() == words.xml.empty())
+    if (auto checked = check_none_empty(words); !checked)
+        return std::unexpected(checked.error());
+    if (words.amounts.empty() != words.xml.has_value())
         return fail(Errc::invalid, "expected either amounts or the XML of a domain");
-    if (words.xml.size() > max_reservation_xml)
+    std::string xml = std::move(words.xml).value_or("");
+    if (xml.size() > max_reservation_xml)
         return fail(Errc::invalid, "xml: longer than {} bytes", max_reservation_xml);
     auto booking = read_booking(words);
     if (!booking)
@@ -276,7 +290,7 @@ Result<Order> read_reserve(ReserveWords words) {
         return std::unexpected(checked.error());
     if (auto checked = check_lifetime(words.expiry); !checked)
         return std::unexpected(checked.error());
-    return Reserve{std::move(words.id), *std::move(booking), std::move(words.xml), words.expiry,
+    return Reserve{std::move(words.id), *std::move(booking), std::move(xml), words.expiry,
                    words.force};
 }
 

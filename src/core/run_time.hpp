@@ -146,13 +146,14 @@ inline constexpr std::size_t max_message = 500;
 /// one line, is of maintenance only.
 [[nodiscard]] Result<Order> read_set_mode(std::string_view mode, std::string_view message);
 
-/// A Reserve as words and numbers.
+/// A Reserve as words and numbers. What is given and empty is an error: it would have meant fewer
+/// guests, or another amount, than what is not given.
 struct ReserveWords {
     ReservationId id;
     std::map<std::string, std::int64_t> amounts{}; ///< by "memory@1": vCPUs or bytes
-    std::string xml{};
-    std::vector<std::string> uuids{};
-    std::string match{};
+    std::optional<std::string> xml{};
+    std::optional<std::vector<std::string>> uuids{};
+    std::optional<std::string> match{};
     Expiry expiry = default_lifetime;
     bool force = false;
 };

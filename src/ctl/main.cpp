@@ -285,10 +285,11 @@ Command add_overcommit(CLI::App& app, OvercommitOptions& overcommit, const Optio
 
 Command add_mode(CLI::App& app, ModeOptions& mode, const Options& options) {
     CLI::App* command = app.add_subcommand("mode", "the host's mode, and setting it at run time");
-    command->add_option("MODE", mode.mode,
-                        "enforce, observe, off, maintenance, or reset: as the files say");
-    command->add_option("--message", mode.message,
-                        "of maintenance: what is told who starts a guest");
+    CLI::Option* word = command->add_option(
+        "MODE", mode.mode, "enforce, observe, off, maintenance, or reset: as the files say");
+    command
+        ->add_option("--message", mode.message, "of maintenance: what is told who starts a guest")
+        ->needs(word);
     command->add_flag("--json", mode.json, "print one JSON document");
     return {command, [&mode, &options] {
                 mode.socket = options.socket;
@@ -395,6 +396,33 @@ std::vector<std::string> take_protected(std::vector<std::string>& arguments) {
     return taken;
 }
 
+/// "--match=" as CLI11 has to see it: it would take the next word for the value.
+std::vector<std::string> with_empty_values(const std::vector<std::string>& arguments) {
+    std::vector<std::string> words;
+    for (const std::string& argument : arguments) {
+        const bool is_empty = argument.starts_with("--") && argument.ends_with('=') &&
+                              argument.find('=') + 1 == argument.size();
+        words.push_back(is_empty ? argument.substr(0, argument.size() - 1) : argument);
+        if (is_empty)
+            words.emplace_back();
+    }
+    return words;
+}
+
+std::string refuse_empty(const std::string& value) {
+    return value.empty() ? "empty: expected a value" : "";
+}
+
+/// An empty word, as of a variable that is not set, would do what is done without it: show in place
+/// of set, reserve for all in place of some. A message may be empty.
+void refuse_empty_values(CLI::App& app) {
+    for (CLI::Option* option : app.get_options())
+        if (option->get_items_expected_max() > 0 && option->get_name() != "--message")
+            option->check(refuse_empty);
+    for (CLI::App* below : app.get_subcommands([](CLI::App*) { return true; }))
+        refuse_empty_values(*below);
+}
+
 std::vector<std::string> names_of(const std::vector<const CLI::App*>& commands) {
     std::vector<std::string> names(commands.size());
     std::ranges::transform(commands, names.begin(), &CLI::App::get_name);
@@ -489,7 +517,9 @@ int run(std::vector<std::string> arguments) {
         add_doctor(app, options),
         add_simulate(app, options.simulate),
     };
+    refuse_empty_values(app);
     const std::vector<std::string> behind_mark = take_protected(arguments);
+    arguments = with_empty_values(arguments);
     const auto [command, problem] = meant(arguments, app);
     if (!problem.empty())
         return usage_error(problem, *command);

@@ -57,7 +57,7 @@ int show(const ModeOptions& options) {
 } // namespace
 
 int mode(const ModeOptions& options) {
-    if (options.mode.empty() && options.message.empty())
+    if (options.mode.empty())
         return show(options);
     return give_order(options.socket, core::read_set_mode(options.mode, options.message));
 }

@@ -2,6 +2,7 @@
 #include "ctl/reservation.hpp"
 
 #include <chrono>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -31,13 +32,19 @@ Result<core::Expiry> read_lifetime(const std::string& text) {
     return *span;
 }
 
+/// The command line takes nothing that is empty.
+template <class T>
+std::optional<T> given(const T& value) {
+    return value.empty() ? std::nullopt : std::optional(value);
+}
+
 Result<core::Order> read_add(const ReservationOptions& options) {
     const auto expiry = read_lifetime(options.lifetime);
     if (!expiry)
         return std::unexpected(expiry.error());
     core::ReserveWords words{.id = {options.owner, options.name},
-                             .uuids = options.uuids,
-                             .match = options.match,
+                             .uuids = given(options.uuids),
+                             .match = given(options.match),
                              .expiry = *expiry,
                              .force = options.force};
     for (const std::string& text : options.amounts) {

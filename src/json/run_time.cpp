@@ -119,19 +119,26 @@ Json order_json(const core::CancelReservation& order) {
     return id_json(cancel_reservation, order.id);
 }
 
+/// What is empty in our own documents is not given.
+template <class T>
+std::optional<T> read_given(const Json& json) {
+    auto value = json.get<T>();
+    return value.empty() ? std::nullopt : std::optional(std::move(value));
+}
+
 core::ReserveWords read_words(const Json& json) {
     core::ReserveWords words{.id = read_reservation_id(json),
-                             .match = json.at("match").get<std::string>(),
+                             .uuids = read_given<std::vector<std::string>>(json.at("uuids")),
+                             .match = read_given<std::string>(json.at("match")),
                              .expiry = read_expiry(json)};
     for (const auto& [part, amount] : require_object(json.at("amounts")).items())
         words.amounts[part] = read_amount(amount);
-    words.uuids = json.at("uuids").get<std::vector<std::string>>();
     return words;
 }
 
 core::Order read_reserve(const Json& json) {
     core::ReserveWords words = read_words(json);
-    words.xml = json.at("xml").get<std::string>();
+    words.xml = read_given<std::string>(json.at("xml"));
     words.force = json.at("force").get<bool>();
     return require(core::read_reserve(std::move(words)));
 }

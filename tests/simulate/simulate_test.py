@@ -497,11 +497,34 @@ class BadInput(Case):
                 (("policy", "foo"), '"foo" is not a command of policy: expected check, show or diff', " policy"),
                 (("export", "--format", "foo"), '--format: "foo": expected hypervisor, machinepool or placement', " export"),
                 (("overcommit", "set", "cpu"), "RATIO is required", " overcommit set"),
+                (("mode", "--message", ""), "--message requires MODE", " mode"),
         ):
             with self.subTest(arguments=arguments):
-                done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, check=False)
-                self.assertEqual((done.returncode, done.stdout), (2, ""))
-                self.assertEqual(done.stderr, f"virtguardctl: {error}; see virtguardctl{command} --help\n")
+                self.usage_error(arguments, error, command)
+
+    def usage_error(self, arguments, error, command):
+        done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertEqual(done.stderr, f"virtguardctl: {error}; see virtguardctl{command} --help\n")
+
+    def test_an_empty_word_was_taken_for_none_which_reserved_for_all_guests_and_showed_in_place_of_setting(self):
+        reservation = ("reservation", "add", "cortex", "spot", "memory=1Gi")
+        for arguments, word, command in (
+                ((*reservation, "--match", ""), "--match", " reservation add"),
+                ((*reservation, "--match=", "--force"), "--match", " reservation add"),
+                ((*reservation, "--uuid", ""), "--uuid", " reservation add"),
+                ((*reservation, "--xml", ""), "--xml", " reservation add"),
+                ((*reservation, "--expires", ""), "--expires", " reservation add"),
+                ((*reservation, ""), "AMOUNT", " reservation add"),
+                (("mode", ""), "MODE", " mode"),
+                (("overcommit", "reset", ""), "RESOURCE", " overcommit reset"),
+                (("policy", "check", ""), "PATH", " policy check"),
+                (("export", "--format", "placement", "--name", ""), "--name", " export"),
+                (("simulate", "--topology", TWO_NODES, "--policy", ""), "--policy", " simulate"),
+                (("--socket=", "status"), "--socket", " status"),
+        ):
+            with self.subTest(arguments=arguments):
+                self.usage_error(arguments, f"{word}: empty: expected a value", command)
 
 
 class Examples(Case):

@@ -509,6 +509,12 @@ TEST_CASE("root reserves, renews and cancels, and hears what was wrong") {
     const std::string invalid = "org.freedesktop.DBus.Error.InvalidArgs: ";
     CHECK(reserve_with("expires", "t", std::uint64_t{1}) ==
           invalid + "options: \"expires\" is none: expected uuids, match, xml, expiry or force");
+    CHECK(reserve_with("match", "s", "") == invalid + "match: empty: expected an XPath expression");
+    CHECK(reserve_with("xml", "s", "") == invalid + "xml: empty: expected the XML of a domain");
+    CHECK(reserve_with("uuids", "as", 0) == invalid + "uuids: empty: expected 1 to 64 UUIDs");
+    CHECK(error(client.manager("Reserve", "ssa{sx}a{sv}", "cortex", "spot", 1, "memory",
+                               std::int64_t{1024}, 2, "match", "s", "false()", "match", "s",
+                               "true()")) == invalid + "options: \"match\" is there twice");
     const std::string too_long = "org.virtguard1.Error.TooLong: ";
     const std::string long_word(325, 'x');
     CHECK(reserve_with(long_word.c_str(), "b", 1) == too_long + "options: longer than 324 bytes");

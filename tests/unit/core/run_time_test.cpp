@@ -124,12 +124,14 @@ std::map<std::string, std::int64_t> amounts(int nodes) {
     return result;
 }
 
-RunTime with_reservations(std::size_t count, const std::string& match) {
+/// Each match is another one.
+RunTime with_reservations(std::size_t count, const std::optional<std::string>& match) {
     RunTime run_time;
     for (std::size_t i = 0; i < count; ++i) {
         ReserveWords each = words();
         each.id.name = fmt::format("r{}", i);
-        each.match = match.empty() ? "" : match + std::string(i, ' ');
+        if (match)
+            each.match = *match + std::string(i, ' ');
         run_time = carried_out(run_time, order(read_reserve(each)), root);
     }
     return run_time;
@@ -234,6 +236,20 @@ TEST_CASE("what cannot be reserved by anybody is told") {
           }) == "xml: longer than 262144 bytes");
 }
 
+TEST_CASE("what was given and empty was not given, which opened a reservation to all guests") {
+    const auto with = [](auto change) {
+        ReserveWords changed = words();
+        change(changed);
+        return error(read_reserve(std::move(changed)));
+    };
+    CHECK(with([](ReserveWords& w) { w.match.emplace(); }) ==
+          "match: empty: expected an XPath expression");
+    CHECK(with([](ReserveWords& w) { w.uuids.emplace(); }) ==
+          "uuids: empty: expected 1 to 64 UUIDs");
+    CHECK(with([](ReserveWords& w) { w.xml.emplace(); }) ==
+          "xml: empty: expected the XML of a domain");
+}
+
 TEST_CASE("an expiry is a time up to the year 9999, or never") {
     CHECK(read_expiry(0).value() == Expiry(Never{}));
     CHECK(read_expiry(5).value() == Expiry(WallTime(5us)));
@@ -255,7 +271,7 @@ TEST_CASE("what is not reserved is neither renewed nor cancelled") {
 }
 
 TEST_CASE("there are no more reservations, and different matches, than a start can ask") {
-    RunTime full = with_reservations(max_reservations, "");
+    RunTime full = with_reservations(max_reservations, std::nullopt);
     CHECK(check(full, order(read_reserve(words()))).error().what ==
           "there are 256 reservations, which is the most");
     ReserveWords same = words();

@@ -14,12 +14,13 @@ namespace {
 const core::Setter someone{.time = WallTime(1796042532s), .uid = 4294967295, .user = "ops"};
 
 core::Order reserve() {
-    return core::read_reserve({.id = {"cortex", "spot"},
-                               .amounts = {{"memory@1", 1024}, {"cpu", 2}},
-                               .uuids = {"00000000-0000-4000-8000-000000000001"},
-                               .match = "true()",
-                               .expiry = WallTime(7us),
-                               .force = true})
+    return core::read_reserve(
+               {.id = {"cortex", "spot"},
+                .amounts = {{"memory@1", 1024}, {"cpu", 2}},
+                .uuids = std::vector<std::string>{"00000000-0000-4000-8000-000000000001"},
+                .match = "true()",
+                .expiry = WallTime(7us),
+                .force = true})
         .value();
 }
 
