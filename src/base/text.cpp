@@ -119,11 +119,11 @@ Result<std::int64_t> parse_size(std::string_view text) {
 }
 
 Result<std::int64_t> parse_count(std::string_view text) {
-    const auto value = parse_scaled(text);
-    if (!value)
+    const auto value = parse_unsigned(text);
+    if (!value || *value > std::uint64_t{std::numeric_limits<std::int64_t>::max()})
         return fail(Errc::invalid, "{} is not a count: expected a whole number such as 48",
                     quote(text));
-    return *value;
+    return static_cast<std::int64_t>(*value);
 }
 
 Result<std::chrono::milliseconds> parse_duration(std::string_view text) {

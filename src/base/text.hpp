@@ -30,7 +30,8 @@ namespace virtguard {
 /// "4GB" = "4G" = 4·10⁹, "1.5Gi", "1e9", "512". A fraction of a byte rounds up, as Kubernetes does.
 [[nodiscard]] Result<std::int64_t> parse_size(std::string_view text);
 
-/// A whole number of things below 2^63 in Kubernetes' spelling of quantities: "48", "2k", "1e3".
+/// A whole number of things below 2^63, in digits alone: half a vCPU is none, and "1Gi" of them is
+/// most likely meant for something else.
 [[nodiscard]] Result<std::int64_t> parse_count(std::string_view text);
 
 /// A span of time: "2s", "500ms", "10min", "1h", "1d"; at most a year.

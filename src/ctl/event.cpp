@@ -138,11 +138,11 @@ Result<Reserve::Item> parse_reserved(std::string_view text) {
     const core::Resource& resource = part->resource;
     const auto amount = resource.is_bytes() ? parse_size(value) : parse_count(value);
     if (!amount)
-        return std::unexpected(amount.error());
+        return context(amount.error(), part->text());
     // A domain's own bound, for the same reason: sums stay below 2^63.
     if (*amount > core::max_domain_bytes)
-        return fail(Errc::invalid, "{} is too large: expected at most {}", quote(value),
-                    format_iec(core::max_domain_bytes));
+        return fail(Errc::invalid, "{}: {} is too large: expected at most {}", part->text(),
+                    quote(value), format_iec(core::max_domain_bytes));
     return Reserve::Item{*part,
                          resource.kind == core::Resource::Kind::hugepages
                              ? checked_round_up(*amount, resource.page_size).value_or(*amount)

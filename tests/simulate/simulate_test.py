@@ -427,10 +427,9 @@ class BadInput(Case):
                 ("reserve:r:cpu=1,", '"": expected RESOURCE[@NODE]=VALUE'),
                 ("reserve:r:,cpu=1", '"": expected RESOURCE[@NODE]=VALUE'),
                 ("reserve:r:cpu", '"cpu": expected RESOURCE[@NODE]=VALUE'),
-                ("reserve:r:cpu=-1", '"-1" is not a count: expected a whole number such as 48'),
-                ("reserve:r:memory=-1", f'"-1" {size}'),
-                ("reserve:r:memory=99999999999999999999", f'"99999999999999999999" {size}'),
-                ("reserve:r:memory=4097Ti", '"4097Ti" is too large: expected at most 4Pi'),
+                ("reserve:r:memory=-1", f'memory: "-1" {size}'),
+                ("reserve:r:memory=99999999999999999999", f'memory: "99999999999999999999" {size}'),
+                ("reserve:r:memory=4097Ti", 'memory: "4097Ti" is too large: expected at most 4Pi'),
                 ("reserve:r:memory@x=1Gi", '"x" is not a node: expected a number'),
                 ("reserve:r:memory@-1=1Gi", '"-1" is not a node: expected a number'),
                 ("reserve:r:gpu=1", '"gpu" is not a resource; did you mean "cpu"?'),
@@ -440,6 +439,15 @@ class BadInput(Case):
         ):
             with self.subTest(event=event):
                 self.event(event, expected)
+
+    def test_one_and_a_half_vcpus_were_two_and_a_gibibyte_of_vcpus_was_taken(self):
+        for value in ("", "-1", "1.5", "1.0", "1e3", "2k", "1Gi", "1B", " 1", "9223372036854775808"):
+            with self.subTest(value=value):
+                self.event(f"reserve:r:cpu@1={value}",
+                           f'cpu@1: "{value}" is not a count: expected a whole number such as 48')
+        self.simulator.write("p.toml", '[resource.gpu]\ncapacity = 4\ndemand = "0"\n')
+        self.bad_input('event "reserve:r:gpu=0.5": gpu: "0.5" is not a count: expected a whole number such as 48',
+                       "--topology", TWO_NODES, "--policy", "p.toml", "reserve:r:gpu=0.5")
 
     def test_a_reservation_that_lies_nowhere_is_told_with_its_event(self):
         self.bad_input('event "reserve:r:hugepages-2Mi@1=2Mi": node 1 has no hugepages-2Mi', "--topology",

@@ -51,6 +51,17 @@ TEST_CASE("what is not a size is refused with what was expected") {
                         "\"4GB\", below 8 EiB");
 }
 
+TEST_CASE("a count is digits alone, and was rounded, scaled and taken in units") {
+    CHECK(parse_count("48").value() == 48);
+    CHECK(parse_count("0").value() == 0);
+    CHECK(parse_count("9223372036854775807").value() == std::numeric_limits<std::int64_t>::max());
+    const auto text = GENERATE(as<std::string>{}, "", "-1", "+1", "1.5", "1.0", "1e3", "2k", "1Gi",
+                               "1B", " 1", "9223372036854775808", "18446744073709551616");
+    CAPTURE(text);
+    CHECK(parse_count(text).error().what ==
+          quote(text) + " is not a count: expected a whole number such as 48");
+}
+
 TEST_CASE("a byte count is shown with two decimals, rounded as asked") {
     const auto [bytes, up, down] = GENERATE(table<std::int64_t, std::string, std::string>({
         {0, "0", "0"},

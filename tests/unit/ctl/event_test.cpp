@@ -110,7 +110,7 @@ TEST_CASE("a ratio names its resource") {
 
 TEST_CASE("a reservation is read item by item") {
     const auto reserve =
-        std::get<Reserve>(parsed("reserve:r1:cpu=2k,memory@1=1.5Gi,hugepages-2Mi@0=3MiB:web:1"));
+        std::get<Reserve>(parsed("reserve:r1:cpu=2000,memory@1=1.5Gi,hugepages-2Mi@0=3MiB:web:1"));
     CHECK(reserve.name == "r1");
     CHECK(reserve.guest == "web:1");
     REQUIRE(reserve.items.size() == 3);
@@ -143,7 +143,7 @@ TEST_CASE("an event that is none says what was expected") {
         {"reserve:r:cpu=1,,cpu=1", "\"\": expected RESOURCE[@NODE]=VALUE"},
         {"reserve:r:cpu@=1", "\"\" is not a node: expected a number"},
         {"reserve:r:cpu@16384=1", "\"16384\" is not a node: expected a number"},
-        {"reserve:r:memory=5Pi", "\"5Pi\" is too large: expected at most 4Pi"},
+        {"reserve:r:memory=5Pi", "memory: \"5Pi\" is too large: expected at most 4Pi"},
         {"reserve:r:hugepages-0=1",
          "\"hugepages-0\" does not name a page size: expected such as \"hugepages-2Mi\""},
     }));
