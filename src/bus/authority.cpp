@@ -10,6 +10,7 @@
 
 #include "bus/kept_call.hpp"
 #include "bus/names.hpp"
+#include "bus/sender.hpp"
 
 namespace virtguard::bus {
 
@@ -58,10 +59,9 @@ int Authority::ask(sd_bus_message* call, Allowed allowed) {
 
 int Authority::ask_user(Question& question) {
     sd_bus_slot* slot = nullptr;
-    const int r =
-        sd_bus_call_method_async(asker_, &slot, "org.freedesktop.DBus", "/org/freedesktop/DBus",
-                                 "org.freedesktop.DBus", "GetConnectionUnixUser", on_user,
-                                 &question, "s", sd_bus_message_get_sender(question.call.get()));
+    const int r = sd_bus_call_method_async(asker_, &slot, bus_name, "/org/freedesktop/DBus",
+                                           bus_name, "GetConnectionUnixUser", on_user, &question,
+                                           "s", sd_bus_message_get_sender(question.call.get()));
     question.answer.reset(slot);
     return r < 0 ? r : 1;
 }
@@ -103,9 +103,9 @@ void Authority::consider(Question& question) {
 int Authority::watch_caller(Question& question) {
     // Names like these have one owner, ever.
     const std::string leaves =
-        fmt::format("type='signal',sender='org.freedesktop.DBus',path='/org/freedesktop/DBus',"
-                    "interface='org.freedesktop.DBus',member='NameOwnerChanged',arg0='{}'",
-                    sd_bus_message_get_sender(question.call.get()));
+        fmt::format("type='signal',sender='{0}',path='/org/freedesktop/DBus',interface='{0}',"
+                    "member='NameOwnerChanged',arg0='{1}'",
+                    bus_name, sd_bus_message_get_sender(question.call.get()));
     // Where the bus does not take it, the call waits for polkit's answer.
     const auto added = [](sd_bus_message*, void*, sd_bus_error*) { return 1; };
     sd_bus_slot* slot = nullptr;
@@ -148,7 +148,9 @@ int Authority::on_polkit(sd_bus_message* reply, void* userdata, sd_bus_error*) {
     return 1;
 }
 
-int Authority::on_end(sd_bus_message*, void* userdata, sd_bus_error*) {
+int Authority::on_end(sd_bus_message* signal, void* userdata, sd_bus_error*) {
+    if (!is_from(signal, bus_name))
+        return 0;
     auto& question = *static_cast<Question*>(userdata);
     Authority& self = *question.authority;
     self.cancel(self.take(question).number);

@@ -11,13 +11,13 @@
 
 #include "bus/handles.hpp"
 #include "bus/names.hpp"
+#include "bus/sender.hpp"
 
 namespace virtguard::bus {
 
 namespace {
 
 constexpr const char* properties_interface = "org.freedesktop.DBus.Properties";
-constexpr const char* bus_name = "org.freedesktop.DBus";
 
 /// Reads from a message, until one step fails.
 class Reader {
@@ -154,6 +154,7 @@ class Follower {
     }
 
     FollowHandlers handlers_;
+    std::string owner_;                   ///< unique name of who is there; "" while unknown
     std::optional<core::HeardHost> host_; ///< as it was told; nothing while nobody is there
     bool ended_ = false;
     std::string problem_; ///< what was no good answer or signal
@@ -232,17 +233,21 @@ int Follower::on_properties(sd_bus_message* reply) {
     read_properties(reader, host);
     if (reader.error() < 0)
         return reader.error();
+    owner_ = sd_bus_message_get_sender(reply);
     host_ = std::move(host);
     return go_on(handlers_.host(*host_));
 }
 
 int Follower::on_owner(sd_bus_message* signal) {
+    if (!is_from(signal, bus_name))
+        return 0;
     std::string name;
     std::string before;
     std::string now;
     if (const int r = Reader(signal).read(name).read(before).read(now).error(); r < 0)
         return r;
     asking_.reset();
+    owner_ = now;
     host_.reset();
     if (!before.empty() && !go_on(handlers_.absent()))
         return 0;
@@ -251,7 +256,7 @@ int Follower::on_owner(sd_bus_message* signal) {
 
 /// What comes before the answer to ask() is in the answer.
 int Follower::on_change(sd_bus_message* signal) {
-    if (!host_)
+    if (!host_ || !is_from(signal, owner_))
         return 0;
     Reader reader(signal);
     std::string interface;
@@ -267,6 +272,8 @@ int Follower::on_change(sd_bus_message* signal) {
 }
 
 int Follower::on_signal(sd_bus_message* signal) {
+    if (!is_from(signal, owner_))
+        return 0;
     const std::string_view member = sd_bus_message_get_member(signal);
     if (member == "Admitted")
         return on_start(signal, core::Verdict::admit);

@@ -14,6 +14,7 @@ import struct
 import subprocess
 
 import alone
+import seen
 from alone import DEADLINE, SOURCE
 
 NAME, ROOT, MANAGER = "org.virtguard1", "/org/virtguard1", "org.virtguard1.Manager"
@@ -184,6 +185,18 @@ class BusTest(alone.DaemonTest):
         self.wait_for(lambda: "is owned by" in heard.read_text(), "gdbus has found the name")
         return heard.read_text
 
+    def connections(self, pid):
+        """Unique names of what a process has on the bus."""
+        return [line.split()[0] for line in self.busctl("list", "--unique", "--no-legend").stdout.splitlines()
+                if line.split()[1] == str(pid)]
+
+    def forge(self, destination, path, signal, *arguments):
+        """A signal that nobody sends to one connection: it arrives there, whoever is listened to."""
+        done = subprocess.run([*NOBODY, "gdbus", "emit", "--system", "--dest", destination, "--object-path", path,
+                               "--signal", signal, *arguments], env=self.environment, capture_output=True, text=True,
+                              timeout=DEADLINE, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def memory(self):
         """Resident bytes of virtguardd."""
         with open(f"/proc/{self.daemon.pid}/status", encoding="ascii") as file:
@@ -193,10 +206,7 @@ class BusTest(alone.DaemonTest):
 def make_way_for_broker():
     """dbus-broker-launch logs to the journal, or not at all runs; and dbus-broker has to be in /usr/bin."""
     alone.in_private_mounts()
-    subprocess.run(["mount", "-t", "tmpfs", "broker", "/run/systemd"], check=True)
-    os.mkdir("/run/systemd/journal")
-    journal = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    journal.bind("/run/systemd/journal/socket")
+    journal = seen.listen_as_journal()
     there = pathlib.Path(shutil.which("dbus-broker-launch")).parent
     if there != pathlib.Path("/usr/bin") and subprocess.run(
             ["mount", "-t", "overlay", "-o", f"lowerdir={there}:/usr/bin", "broker", "/usr/bin"], check=False).returncode:

@@ -215,6 +215,18 @@ class Polkit(BusTest):
             flooding.join()
         self.assertGreater(client.serial, 5_000)
 
+    def test_anybody_could_end_the_call_of_another_that_waited_for_polkit(self):
+        self.polkit.send_signal(signal.SIGSTOP)
+        operator = Raw(f"{self.folder}/bus", USERS["operator"], reads=True)
+        self.addCleanup(operator.socket.close)
+        name = re.search(rb":1\.\d+", operator.answer()[1])[0].decode()  # to its Hello
+        operator.call(NAME, ROOT, MANAGER, "Resync")
+        for ours in self.connections(self.daemon.pid):
+            self.forge(ours, "/org/freedesktop/DBus", "org.freedesktop.DBus.NameOwnerChanged", f"'{name}'", f"'{name}'", "''")
+        self.assertEqual(self.call([], "Resync"), "")  # virtguardd has heard them
+        self.polkit.send_signal(signal.SIGCONT)
+        self.assertEqual(operator.answer()[0], RETURN)
+
     def test_who_leaves_the_bus_leaves_his_places(self):
         self.polkit.send_signal(signal.SIGSTOP)
         for client in self.flood(large_reservation(1)):

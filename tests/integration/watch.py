@@ -12,7 +12,7 @@ import time
 
 import on_bus
 from alone import ADMITTED, CTL, DEADLINE, PREPARE, REFUSED, xml
-from on_bus import NOBODY, BusTest
+from on_bus import MANAGER, NAME, NOBODY, ROOT, BusTest
 
 TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}  "
 
@@ -148,6 +148,21 @@ class Watch(BusTest):
         self.wait_for(lambda: len(lines()) > 1, "the start is told")
         self.assertRegex(lines()[1], r"^admitted [ -~]+$")
         self.assertEqual(len(lines()), 2)
+
+    def test_what_others_sent_to_it_was_taken_for_virtguardds(self):
+        self.start()
+        lines = self.watch()
+        self.wait_for(lines, "it is there")
+        [watcher] = self.connections(self.watcher.pid)
+        refused = f"{MANAGER}.Refused", "'forged'", "''", "'x'", "@a(sssxxxss) []"
+        for signal, *arguments in (
+                (f"{MANAGER}.Admitted", *refused[1:]), refused, (f"{MANAGER}.Refused", "'no such arguments'"),
+                ("org.freedesktop.DBus.Properties.PropertiesChanged", f"'{MANAGER}'", "{'Mode': <'off'>}", "@as []")):
+            self.forge(watcher, ROOT, signal, *arguments)
+        self.forge(watcher, "/org/freedesktop/DBus", "org.freedesktop.DBus.NameOwnerChanged", f"'{NAME}'", "':1.1'", "''")
+        self.hook(PREPARE, xml("web", 2, 4))
+        self.wait_for_line(lines, "admitted web")
+        self.assertEqual(lines(), ["virtguardd 0.1.0 is ready: mode enforce, overcommit cpu 1, memory 1", "admitted web"])
 
     def test_output_that_cannot_be_written_ends_it(self):
         self.start()
