@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.hpp"
@@ -46,10 +47,10 @@ Result<> copy_one(const fs::path& from, const fs::path& to) {
 
 /// Copies whatever load_directory() may read; what it does not read does no harm.
 Result<> copy_files(const fs::path& from, const fs::path& to) {
+    for (const fs::path& made : {to, to / "conf.d"}) // nobody else's, whatever the umask
+        if (::mkdir(made.c_str(), 0700) < 0)
+            return failed(made, last_error());
     std::error_code error;
-    fs::create_directories(to / "conf.d", error);
-    if (error)
-        return failed(to, error);
     if (fs::exists(from / "virtguard.toml", error))
         if (auto copied = copy_one(from / "virtguard.toml", to / "virtguard.toml"); !copied)
             return copied;
