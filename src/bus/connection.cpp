@@ -59,9 +59,8 @@ Result<std::unique_ptr<Connection>> Connection::open(sd_event* loop, std::int64_
     for (SlotPtr& slot : *slots)
         connection->slots_.push_back(std::move(slot));
     connection->methods_ = std::make_unique<Methods>(
-        connection->bus_.get(), connection->shown_, connection->callers_, connection->answers_,
-        std::move(actions), connection->asker_.get(),
-        [self = connection.get()](bool now) { self->read_calls(now); });
+        connection->bus_.get(), connection->shown_, connection->answers_, std::move(actions),
+        connection->asker_.get(), [self = connection.get()](bool now) { self->read_calls(now); });
     if (auto added = connection->methods_->add(); !added)
         return std::unexpected(added.error());
     return connection;

@@ -69,7 +69,7 @@ class Connection {
 
   private:
     explicit Connection(Handlers handlers)
-        : handlers_(std::move(handlers)), answers_(callers_, handlers_.answers) {}
+        : handlers_(std::move(handlers)), answers_(handlers_.answers) {}
     [[nodiscard]] int start(sd_event* loop, std::int64_t priority, const std::string& address);
     [[nodiscard]] int serve_calls();
     [[nodiscard]] int watch(sd_bus* bus, const char* event, sd_bus_message_handler_t handler);
@@ -94,7 +94,6 @@ class Connection {
     int priority_ = 0; ///< in the loop
     BusPtr bus_;
     BusPtr asker_; ///< a connection of its own, to ask who calls
-    Callers callers_;
     LongAnswers answers_;
     std::unique_ptr<Methods> methods_;
     std::vector<SlotPtr> slots_; ///< they end before the bus, and that before what they show

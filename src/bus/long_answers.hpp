@@ -24,9 +24,7 @@ class LongAnswers {
         std::function<void()> waits;  ///< the first that waits: go_on() is to be called
     };
 
-    /// The callers must outlive it.
-    LongAnswers(Callers& callers, Handlers handlers)
-        : callers_(callers), handlers_(std::move(handlers)) {}
+    explicit LongAnswers(Handlers handlers) : handlers_(std::move(handlers)) {}
     LongAnswers(const LongAnswers&) = delete;
     LongAnswers& operator=(const LongAnswers&) = delete;
     /// Calls that still wait get no answer.
@@ -52,7 +50,7 @@ class LongAnswers {
     [[nodiscard]] int build();
     void end(int r);
 
-    Callers& callers_;
+    Callers callers_;
     Handlers handlers_;
     std::deque<Waiting> waiting_;
     MessagePtr answer_; ///< to the first, as far as it is built

@@ -232,10 +232,11 @@ int Methods::explain(sd_bus_message* message) {
 
 int Methods::ask(sd_bus_message* message, const Ask& ask, std::string about) {
     if (auto place = callers_.enter(message))
-        ask(std::move(about), [call = kept_call(message),
-                               place = *std::move(place)](const Result<core::Outcome>& outcome) {
-            (void)reply_outcome(call.get(), outcome);
-        });
+        ask(std::move(about), sd_bus_message_get_sender(message),
+            [call = kept_call(message),
+             place = *std::move(place)](const Result<core::Outcome>& outcome) {
+                (void)reply_outcome(call.get(), outcome);
+            });
     return 1;
 }
 

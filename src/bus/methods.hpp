@@ -25,12 +25,12 @@ struct Actions {
     using Done = std::move_only_function<void(Result<>)>;
     using Checked = std::move_only_function<void(Result<core::Outcome>)>;
 
-    /// Tells, later, what a start with this XML would be answered. Errors: syntax, limit,
+    /// Tells, later, a caller what a start with this XML would be answered. Errors: syntax, limit,
     /// unavailable.
-    std::function<void(std::string xml, Checked)> check;
-    /// Tells, later, what a start of this guest, by its name or UUID, would be answered. Error:
-    /// not_found.
-    std::function<void(std::string domain, Checked)> explain;
+    std::function<void(std::string xml, std::string caller, Checked)> check;
+    /// Tells, later, a caller what a start of this guest, by its name or UUID, would be answered.
+    /// Errors: not_found, unavailable.
+    std::function<void(std::string domain, std::string caller, Checked)> explain;
     /// The last starts, the latest first.
     std::function<std::vector<core::DecidedStart>(std::size_t most)> recent;
     /// Does what the user ordered. Errors: of a reservation as daemon::Reservations has them; when
@@ -54,10 +54,10 @@ class Methods {
     static constexpr std::size_t max_word = 324;
 
     /// What is referred to must outlive it. The asker and `read_calls` are for Authority.
-    Methods(sd_bus* bus, const Picture& picture, Callers& callers, LongAnswers& answers,
-            Actions actions, sd_bus* asker, std::function<void(bool)> read_calls)
-        : bus_(bus), picture_(picture), callers_(callers), answers_(answers),
-          actions_(std::move(actions)), authority_(asker, std::move(read_calls)) {}
+    Methods(sd_bus* bus, const Picture& picture, LongAnswers& answers, Actions actions,
+            sd_bus* asker, std::function<void(bool)> read_calls)
+        : bus_(bus), picture_(picture), answers_(answers), actions_(std::move(actions)),
+          authority_(asker, std::move(read_calls)) {}
 
     /// Has the methods answer as long as this lives.
     [[nodiscard]] Result<> add();
@@ -72,7 +72,7 @@ class Methods {
 
     [[nodiscard]] int check(sd_bus_message* message);
     [[nodiscard]] int explain(sd_bus_message* message);
-    using Ask = std::function<void(std::string, Actions::Checked)>;
+    using Ask = std::function<void(std::string, std::string caller, Actions::Checked)>;
     [[nodiscard]] int ask(sd_bus_message* message, const Ask& ask, std::string about);
     [[nodiscard]] int list_domains(sd_bus_message* message);
     [[nodiscard]] int recent_decisions(sd_bus_message* message);
@@ -89,7 +89,7 @@ class Methods {
 
     sd_bus* bus_;
     const Picture& picture_;
-    Callers& callers_;
+    Callers callers_; ///< of Check and Explain
     LongAnswers& answers_;
     Actions actions_;
     Authority authority_;

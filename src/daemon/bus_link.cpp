@@ -21,8 +21,12 @@ constexpr std::chrono::seconds last_retry{60};
 /// Of the main thread's time, working out pictures takes at most one part in so many.
 constexpr int share_of_time = 20;
 
-/// What an ordinary guest's XML has, in bytes.
-constexpr std::size_t usual_xml = 4096;
+/// What a guest's XML has in bytes, about: in pins it may have the most.
+std::size_t usual_size(const core::Domain& domain) {
+    constexpr std::size_t without_pins = 4096;
+    constexpr std::size_t of_pin = 60;
+    return without_pins + of_pin * domain.vcpus.size();
+}
 
 /// A turn's share of announcements.
 constexpr std::size_t starts_per_turn = 32;
@@ -102,21 +106,12 @@ void BusLink::connect() {
 
 bus::Actions BusLink::actions() {
     return {.check =
-                [this](std::string xml, bus::Actions::Checked done) {
-                    auto text = std::make_shared<const std::string>(std::move(xml));
-                    slow_lane_->enter(text->size(), [this, text, done = std::move(done)](
-                                                        SlowLane::Turn turn) mutable {
-                        check(std::move(text), std::move(turn), std::move(done));
-                    });
+                [this](std::string xml, std::string caller, bus::Actions::Checked done) {
+                    check(std::move(xml), std::move(caller), std::move(done));
                 },
             .explain =
-                [this](std::string domain, bus::Actions::Checked done) {
-                    slow_lane_->enter(usual_xml,
-                                      [this, domain = std::move(domain),
-                                       done = std::move(done)](SlowLane::Turn turn) mutable {
-                                          turn.begin();
-                                          done(service_.explain(domain));
-                                      });
+                [this](std::string domain, std::string caller, bus::Actions::Checked done) {
+                    explain(std::move(domain), std::move(caller), std::move(done));
                 },
             .recent = [this](std::size_t most) { return service_.history().recent(most); },
             .order =
@@ -132,17 +127,42 @@ bus::Actions BusLink::actions() {
             .resync = requests_.resync};
 }
 
-void BusLink::check(std::shared_ptr<const std::string> xml, SlowLane::Turn turn,
-                    bus::Actions::Checked done) {
+void BusLink::check(std::string xml, std::string caller, bus::Actions::Checked done) {
+    auto text = std::make_shared<const std::string>(std::move(xml));
+    const std::size_t size = text->size();
+    auto work = [this, text = std::move(text),
+                 done = std::move(done)](Result<SlowLane::Turn> turn) mutable {
+        if (!turn)
+            return done(std::unexpected(turn.error()));
+        read_and_check(std::move(text), *std::move(turn), std::move(done));
+    };
+    slow_lane_->enter(std::move(caller), size, std::move(work));
+}
+
+void BusLink::read_and_check(std::shared_ptr<const std::string> xml, SlowLane::Turn turn,
+                             bus::Actions::Checked done) {
     auto answer = [this, xml, turn = std::move(turn),
                    done = std::move(done)](const ReadDomain& read) mutable {
         const bool is_read = read.domain || read.domain.error().code == Errc::invalid;
         if (is_read && !read.answers(service_.guard().questions())) // a reload was faster
-            return check(std::move(xml), std::move(turn), std::move(done));
+            return read_and_check(std::move(xml), std::move(turn), std::move(done));
         turn.begin();
         done(service_.check(read, Service::Fits::left_out));
     };
     xml_->read(std::move(xml), service_.guard().questions(), std::move(answer));
+}
+
+void BusLink::explain(std::string guest, std::string caller, bus::Actions::Checked done) {
+    const core::Guest* known = service_.find(guest);
+    const std::size_t size = known == nullptr ? 0 : usual_size(known->domain);
+    auto work = [this, guest = std::move(guest),
+                 done = std::move(done)](Result<SlowLane::Turn> turn) mutable {
+        if (!turn)
+            return done(std::unexpected(turn.error()));
+        turn->begin();
+        done(service_.explain(guest));
+    };
+    slow_lane_->enter(std::move(caller), size, std::move(work));
 }
 
 void BusLink::carry_out(core::Order order, std::uint32_t user, bus::Actions::Done done) {

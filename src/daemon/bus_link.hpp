@@ -40,8 +40,10 @@ class BusLink {
     BusLink(loop::Loop& loop, std::string address, Service& service, Requests requests);
     void connect();
     [[nodiscard]] bus::Actions actions();
-    void check(std::shared_ptr<const std::string> xml, SlowLane::Turn turn,
-               bus::Actions::Checked done);
+    void check(std::string xml, std::string caller, bus::Actions::Checked done);
+    void read_and_check(std::shared_ptr<const std::string> xml, SlowLane::Turn turn,
+                        bus::Actions::Checked done);
+    void explain(std::string guest, std::string caller, bus::Actions::Checked done);
     void carry_out(core::Order order, std::uint32_t user, bus::Actions::Done done);
     void joined();
     void lost(const std::string& why);

@@ -236,11 +236,17 @@ core::Outcome Service::check(const core::Domain& domain) {
 }
 
 Result<core::Outcome> Service::explain(std::string_view guest) {
+    if (const core::Guest* known = find(guest))
+        return check(core::Domain(known->domain));
+    return fail(Errc::not_found, "no guest {}", quote(guest));
+}
+
+const core::Guest* Service::find(std::string_view guest) const {
     const auto uuid = Uuid::parse(guest);
     for (const auto& [identity, known] : guard_.ledger().guests())
         if (uuid ? known.domain.uuid == uuid : known.domain.name == guest)
-            return check(core::Domain(known.domain));
-    return fail(Errc::not_found, "no guest {}", quote(guest));
+            return &known;
+    return nullptr;
 }
 
 void Service::handle(virt::Message message) {

@@ -83,6 +83,8 @@ class Service {
     /// What a start of a guest would be answered that is known by this name or UUID, with its own
     /// place counted as free. Error: not_found.
     [[nodiscard]] Result<core::Outcome> explain(std::string_view guest);
+    /// The guest that is known by this name or UUID, until something changes; else nothing.
+    [[nodiscard]] const core::Guest* find(std::string_view guest) const;
 
     [[nodiscard]] CurrentPolicy& policy() { return policy_; }
     [[nodiscard]] const CurrentPolicy& policy() const { return policy_; }

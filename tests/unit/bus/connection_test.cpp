@@ -102,14 +102,14 @@ struct Bench {
              .lost = [this](const std::string& why) { lost = why; },
              .answers = {.begins = [this] { ++begun; }, .waits = [this] { answering(); }}},
             {.check =
-                 [this](const std::string& xml, Actions::Checked done) {
+                 [this](const std::string& xml, const std::string&, Actions::Checked done) {
                      checked = xml.size();
                      if (xml == "?")
                          return done(fail(Errc::syntax, "not XML"));
                      done(refusal());
                  },
              .explain =
-                 [](const std::string& name, Actions::Checked done) {
+                 [](const std::string& name, const std::string&, Actions::Checked done) {
                      done(fail(Errc::not_found, "no guest {}", name));
                  },
              .recent =
