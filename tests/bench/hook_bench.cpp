@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What virtguard-hook costs a start: the wall time from fork to the end of "prepare" with 10 KB of
-// XML, against a static program that only reads stdin and against the same hook in Python. Both are
-// started in turn from a process of 60 MiB, as libvirtd is.
+// What virtguard-hook costs a start: the wall time from fork to the hook's end with 10 KB of XML,
+// against a static program that only reads stdin, against the same hook in Python and against one
+// in shell that calls busctl. All are started in turn from a process of 60 MiB, as libvirtd is, so
+// that what disturbs the machine disturbs all; figures are medians.
 //
-//     hook-bench [--runs N] [--python-runs N] HOOK NOOP PYTHON_HOOK VIRTGUARDD
+//     hook-bench [--runs N] [--script-runs N] HOOK NOOP PYTHON_HOOK SHELL_HOOK VIRTGUARDD
 //
 // The real virtguardd answers: it reads the XML, decides and claims. The hook's own path is fixed
-// when it is compiled, so all this happens in a mount namespace with a /run of its own; that takes
-// root.
+// when it is compiled, so all this happens in a mount namespace with a /run of its own, with a bus
+// in it; that takes root. All of it are real-time processes, so that it is not measured how the
+// kernel shares the CPUs with others.
 // Exit status: 0, 1 when something failed, 77 when skipped.
 
 #include <algorithm>
@@ -17,9 +19,11 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <ranges>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -47,6 +51,7 @@ using Microseconds = std::chrono::duration<double, std::micro>;
 constexpr int skipped = 77;
 constexpr std::size_t parent_size = 60 << 20;
 constexpr std::size_t xml_size = 10'000;
+constexpr const char* in_python = "hook in Python, with libvirt's bindings";
 
 /// The environment that libvirtd gives its hooks.
 std::array<char*, 3> hook_environment() {
@@ -65,12 +70,18 @@ void expect(bool well, std::string_view what) {
         give_up(what);
 }
 
-/// A guest of 1 MiB that fits on every host, with devices enough to make 10 KB.
-std::string domain_xml() {
-    std::string xml = "<domain type='kvm'>\n  <name>hook-bench</name>\n"
-                      "  <uuid>6f1c1ed5-40e5-4bb5-8f4e-5f0a3c0e9b11</uuid>\n"
-                      "  <memory unit='KiB'>1024</memory>\n  <vcpu>1</vcpu>\n"
-                      "  <os><type arch='x86_64' machine='q35'>hvm</type></os>\n  <devices>\n";
+constexpr std::string_view fits = "6f1c1ed5-40e5-4bb5-8f4e-5f0a3c0e9b11";
+constexpr std::string_view too_large = "6f1c1ed5-40e5-4bb5-8f4e-5f0a3c0e9b12";
+
+/// A guest of 1 MiB that fits on every host, or one that fits on none, with devices enough to make
+/// 10 KB.
+std::string domain_xml(std::string_view uuid) {
+    std::string xml = fmt::format("<domain type='kvm'>\n  <name>hook-bench</name>\n"
+                                  "  <uuid>{}</uuid>\n  <memory unit='{}'>1</memory>\n"
+                                  "  <vcpu>1</vcpu>\n"
+                                  "  <os><type arch='x86_64' machine='q35'>hvm</type></os>\n"
+                                  "  <devices>\n",
+                                  uuid, uuid == fits ? "MiB" : "TiB");
     for (int index = 1; xml.size() < xml_size; ++index)
         xml += fmt::format("    <controller type='pci' index='{}' model='pcie-root-port'>\n"
                            "      <model name='pcie-root-port'/>\n    </controller>\n",
@@ -96,17 +107,46 @@ bool enter_namespace() {
     return true;
 }
 
-/// The real daemon with room for everything, in a process that ends with this one.
+/// A process that ends with this one, and says what it has to say in a file.
+pid_t start_server(std::vector<std::string> arguments) {
+    const pid_t server = ::fork();
+    expect(server >= 0, "fork");
+    if (server != 0)
+        return server;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::dup2(::open("/run/log", O_WRONLY | O_CREAT | O_APPEND, 0600), STDERR_FILENO);
+    std::vector<char*> words;
+    for (std::string& argument : arguments)
+        words.push_back(argument.data());
+    words.push_back(nullptr);
+    ::execvp(words.front(), words.data());
+    ::_exit(127);
+}
+
+/// A system's bus on which everybody may do everything.
+void start_bus() {
+    constexpr std::string_view conf =
+        "<busconfig><type>system</type><auth>EXTERNAL</auth>"
+        "<listen>unix:path=/run/dbus/system_bus_socket</listen><policy context='default'>"
+        "<allow own='*'/><allow send_destination='*'/><allow receive_sender='*'/>"
+        "</policy></busconfig>";
+    expect(::mkdir("/run/dbus", 0755) == 0, "mkdir /run/dbus");
+    const UniqueFd file(::open("/run/bus.conf", O_WRONLY | O_CREAT, 0600));
+    expect(::write(file.get(), conf.data(), conf.size()) == static_cast<ssize_t>(conf.size()),
+           "write /run/bus.conf");
+    start_server({"dbus-daemon", "--nofork", "--config-file=/run/bus.conf"});
+    for (int attempt = 0; ::access("/run/dbus/system_bus_socket", F_OK) != 0; ++attempt) {
+        expect(attempt < 500, "dbus-daemon does not listen");
+        std::this_thread::sleep_for(10ms);
+    }
+}
+
+/// The real daemon with room for everything.
 void start_daemon(const std::string& path) {
     expect(::mkdir("/run/policy", 0700) == 0, "mkdir /run/policy");
-    const pid_t daemon = ::fork();
-    expect(daemon >= 0, "fork");
-    if (daemon == 0) {
-        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-        ::execl(path.c_str(), path.c_str(), "--topology", "numa:1(memory=64GiB) core:8 pu:2",
-                "--policy-dir", "/run/policy", "--libvirt-uri", "test:///default", nullptr);
-        ::_exit(127);
-    }
+    const pid_t daemon =
+        start_server({path, "--topology", "numa:1(memory=64GiB) core:8 pu:2", "--policy-dir",
+                      "/run/policy", "--libvirt-uri", "test:///default"});
     for (int attempt = 0; attempt < 500; ++attempt) {
         if (wire::exchange(wire::hook_socket_path, wire::Operation::status, {}, 1s))
             return;
@@ -117,9 +157,32 @@ void start_daemon(const std::string& path) {
 }
 
 struct Program {
-    std::string path;
-    std::vector<std::string> arguments;
+    std::string name;
+    std::vector<std::string> command; ///< its path, and its arguments
+    std::string xml;
+    int exit_status = 0; ///< that is expected
+    std::vector<Microseconds> times{};
+
+    [[nodiscard]] Microseconds quantile(double part) const {
+        std::vector<Microseconds> sorted = times;
+        std::ranges::sort(sorted);
+        const double last = static_cast<double>(sorted.size() - 1);
+        return sorted[static_cast<std::size_t>(part * last)];
+    }
 };
+
+/// A hook as libvirt calls it.
+Program hook(std::string name, std::vector<std::string> command, const char* operation,
+             const char* phase, std::string_view uuid = fits) {
+    command.insert(command.end(), {"hook-bench", operation, phase, "-"});
+    return {std::move(name), std::move(command), domain_xml(uuid), uuid == too_large ? 1 : 0};
+}
+
+/// Where the lines of refusals go.
+int null_output() {
+    static const UniqueFd file(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+    return file.get();
+}
 
 using Start = pid_t (*)(const std::string& path, char* const* arguments, int input);
 
@@ -128,6 +191,7 @@ pid_t start_with_fork(const std::string& path, char* const* arguments, int input
     if (child != 0)
         return child;
     ::dup2(input, STDIN_FILENO);
+    ::dup2(null_output(), STDERR_FILENO);
     ::execve(path.c_str(), arguments, hook_environment().data());
     ::_exit(127);
 }
@@ -136,6 +200,7 @@ pid_t start_with_spawn(const std::string& path, char* const* arguments, int inpu
     posix_spawn_file_actions_t actions;
     ::posix_spawn_file_actions_init(&actions);
     ::posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
+    ::posix_spawn_file_actions_adddup2(&actions, null_output(), STDERR_FILENO);
     pid_t child = -1;
     const int error = ::posix_spawn(&child, path.c_str(), &actions, nullptr, arguments,
                                     hook_environment().data());
@@ -144,9 +209,9 @@ pid_t start_with_spawn(const std::string& path, char* const* arguments, int inpu
 }
 
 /// One start as libvirt does it, without its log: from before the fork until the child is gone.
-Microseconds run_once(Program& program, Start start, std::string_view xml) {
-    std::vector<char*> arguments{program.path.data()};
-    for (std::string& argument : program.arguments)
+void run_once(Program& program, Start start) {
+    std::vector<char*> arguments;
+    for (std::string& argument : program.command)
         arguments.push_back(argument.data());
     arguments.push_back(nullptr);
     std::array<int, 2> ends{};
@@ -154,64 +219,66 @@ Microseconds run_once(Program& program, Start start, std::string_view xml) {
     UniqueFd input(ends[0]);
     UniqueFd output(ends[1]);
     const auto begin = Clock::now();
-    const pid_t child = start(program.path, arguments.data(), input.get());
-    expect(child > 0, program.path);
+    const pid_t child = start(program.command.front(), arguments.data(), input.get());
+    expect(child > 0, program.command.front());
     input.reset();
+    const std::string& xml = program.xml;
     expect(::write(output.get(), xml.data(), xml.size()) == static_cast<ssize_t>(xml.size()),
            "write the XML");
     output.reset();
     int status = 0;
     expect(::waitpid(child, &status, 0) == child, "waitpid");
-    const auto end = Clock::now();
-    if (status != 0) {
-        fmt::print(stderr, "hook-bench: {} ended with wait status {}\n", program.path, status);
+    program.times.push_back(Clock::now() - begin);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != program.exit_status) {
+        fmt::print(stderr, "hook-bench: {} ended with wait status {}\n", program.name, status);
         std::exit(1);
     }
-    return end - begin;
 }
 
-struct Times {
-    std::string name;
-    std::vector<Microseconds> all;
+/// For figures.py.
+void print_figure(std::string_view what, double value, std::string_view unit, std::string_view goal,
+                  std::string_view how) {
+    fmt::print("figure|{}|{:.4g}|{}|{}|{}\n", what, value, unit, goal, how);
+}
 
-    [[nodiscard]] Microseconds quantile(double part) const {
-        std::vector<Microseconds> sorted = all;
-        std::ranges::sort(sorted);
-        const double last = static_cast<double>(sorted.size() - 1);
-        return sorted[static_cast<std::size_t>(part * last)];
+void run_in_turn(std::vector<Program>& programs, Start start, int runs) {
+    for (int run = 0; run < runs; ++run)
+        for (Program& program : programs)
+            run_once(program, start);
+}
+
+/// Against the first, which does nothing.
+void compare_with_noop(std::vector<Program> programs, Start start, std::string_view how,
+                       std::string_view goal, int runs) {
+    run_in_turn(programs, start, runs);
+    const std::string method = fmt::format("{}, {} times in turn, medians", how, runs);
+    const Program& noop = programs.front();
+    print_figure(noop.name, noop.quantile(0.5).count(), "us", "", method);
+    for (const Program& program : programs | std::views::drop(1)) {
+        print_figure(program.name, program.quantile(0.5).count(), "us", "", method);
+        print_figure(program.name + " / no-op", program.quantile(0.5) / noop.quantile(0.5), "x",
+                     goal, method);
     }
-};
-
-void print(const Times& base, const Times& other) {
-    for (const Times* times : {&base, &other})
-        fmt::print("  {:<22} median {:7.0f} us   p99 {:7.0f} us   ({} runs)\n", times->name,
-                   times->quantile(0.5).count(), times->quantile(0.99).count(), times->all.size());
-    fmt::print("  ratio of medians       {:.2f}\n", other.quantile(0.5) / base.quantile(0.5));
 }
 
-/// In turn, so that what disturbs the machine disturbs both.
-void compare(std::string_view title, Start start, Program& base, Program& other, int runs) {
-    const std::string xml = domain_xml();
-    Times base_times{base.arguments.empty() ? "static no-op" : "virtguard-hook", {}};
-    Times other_times{
-        other.arguments.front().ends_with(".py") ? "hook in Python" : "virtguard-hook", {}};
-    for (int run = 0; run < runs; ++run) {
-        base_times.all.push_back(run_once(base, start, xml));
-        other_times.all.push_back(run_once(other, start, xml));
+/// Against scripts that do the same.
+void compare_with_scripts(std::vector<Program> programs, Start start, std::string_view how,
+                          int runs) {
+    run_in_turn(programs, start, runs);
+    const std::string method = fmt::format("{}, {} times in turn, medians", how, runs);
+    const Program& ours = programs.front();
+    for (const Program& program : programs | std::views::drop(1)) {
+        print_figure(program.name, program.quantile(0.5).count() / 1000, "ms", "", method);
+        print_figure(program.name + " / ours", program.quantile(0.5) / ours.quantile(0.5), "x",
+                     program.name == in_python ? ">= 20" : "", method);
     }
-    fmt::print("{}\n", title);
-    print(base_times, other_times);
-}
-
-bool has_libvirt_bindings() {
-    return std::system("/usr/bin/python3 -c 'import libvirt' 2>/dev/null") == 0;
 }
 
 } // namespace
 
 int main(int argc, char** argv) {
     int runs = 1000;
-    int python_runs = 50;
+    int script_runs = 50;
     std::vector<std::string> paths;
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     for (auto it = arguments.begin(); it != arguments.end(); ++it) {
@@ -221,31 +288,41 @@ int main(int argc, char** argv) {
             continue;
         }
         const std::string& option = *it++;
-        (option == "--runs" ? runs : python_runs) =
+        (option == "--runs" ? runs : script_runs) =
             static_cast<int>(parse_unsigned(*it).value_or(1));
     }
-    if (paths.size() != 4) {
-        fmt::print(stderr, "usage: hook-bench [--runs N] [--python-runs N] "
-                           "HOOK NOOP PYTHON_HOOK VIRTGUARDD\n");
+    if (paths.size() != 5) {
+        fmt::print(stderr, "usage: hook-bench [--runs N] [--script-runs N] "
+                           "HOOK NOOP PYTHON_HOOK SHELL_HOOK VIRTGUARDD\n");
         return 2;
     }
     if (!enter_namespace()) {
         fmt::print("SKIPPED: the hook bench needs root, for a mount namespace of its own\n");
         return skipped;
     }
-    start_daemon(paths[3]);
+    const sched_param lowest{.sched_priority = 1};
+    expect(::sched_setscheduler(0, SCHED_FIFO, &lowest) == 0, "sched_setscheduler");
+    start_bus();
+    start_daemon(paths[4]);
     const std::vector<char> weight(parent_size, 1);
-    std::vector<std::string> prepare{"hook-bench", "prepare", "begin", "-"};
-    Program hook{paths[0], prepare};
-    Program noop{paths[1], {}};
-    compare("fork from 60 MiB:", start_with_fork, noop, hook, runs);
-    compare("posix_spawn from 60 MiB:", start_with_spawn, noop, hook, runs);
-    if (!has_libvirt_bindings()) {
-        fmt::print("SKIPPED: Python's libvirt bindings are not installed (python3-libvirt)\n");
-        return 0;
-    }
-    prepare.insert(prepare.begin(), paths[2]);
-    Program python{"/usr/bin/python3", prepare};
-    compare("against Python, fork from 60 MiB:", start_with_fork, hook, python, python_runs);
+    const Program prepare = hook("prepare, admitted", {paths[0]}, "prepare", "begin");
+    const std::vector<Program> programs = {
+        {"static no-op", {paths[1]}, prepare.xml},
+        prepare,
+        hook("prepare, refused", {paths[0]}, "prepare", "begin", too_large),
+        hook("started", {paths[0]}, "started", "begin"),
+        hook("release", {paths[0]}, "release", "end"),
+    };
+    const std::vector<Program> scripts = {
+        prepare,
+        hook(in_python, {"/usr/bin/python3", paths[2]}, "prepare", "begin"),
+        hook("hook in shell, with busctl", {"/bin/sh", paths[3]}, "prepare", "begin"),
+    };
+    constexpr std::string_view fork = "fork from 60 MiB";
+    constexpr std::string_view spawn = "posix_spawn from 60 MiB";
+    compare_with_noop(programs, start_with_fork, fork, "<= 1.2", runs);
+    compare_with_noop(programs, start_with_spawn, spawn, "<= 1.3", runs);
+    compare_with_scripts(scripts, start_with_fork, fork, script_runs);
+    compare_with_scripts(scripts, start_with_spawn, spawn, script_runs);
     return weight.front() == 1 ? 0 : 1;
 }
