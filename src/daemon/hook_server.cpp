@@ -32,6 +32,9 @@ constexpr std::size_t read_size = 65536;
 /// waiting.
 constexpr int reads_per_turn = 4;
 
+/// Connections that are accepted, and served where their request is there already, in one turn.
+constexpr std::size_t accepts_per_turn = 16;
+
 } // namespace
 
 struct HookServer::Connection {
@@ -66,20 +69,22 @@ HookServer::~HookServer() = default;
 
 Result<> HookServer::listen(UniqueFd listener) {
     auto accepting = loop_.on_io(
-        "hook socket", listener.get(), EPOLLIN, [this](std::uint32_t) { accept_all(); },
-        loop::Priority::important);
+        "hook socket", listener.get(), EPOLLIN,
+        [this](std::uint32_t) { accept_up_to(accepts_per_turn); }, loop::Priority::important);
     if (!accepting)
         return std::unexpected(accepting.error());
     if (listener_)
-        accept_all();
+        accept_up_to(max_connections);
     accepting_ = std::make_unique<loop::Io>(*std::move(accepting));
     listener_ = std::move(listener);
     paused_ = false;
     return {};
 }
 
-void HookServer::accept_all() {
-    while (connections_.size() < max_connections) {
+void HookServer::accept_up_to(std::size_t most) {
+    for (std::size_t i = 0; connections_.size() < max_connections; ++i) {
+        if (i == most)
+            return; // the rest is reported again
         UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (socket)
             add(std::move(socket));
@@ -104,16 +109,31 @@ void HookServer::add(UniqueFd socket) {
     connection.socket = std::move(socket);
     connection.since = loop::now();
     connection.deadline = connection.since + max_age;
+    if (connections_.size() == 1)
+        arm_timer();
+    // Most have sent all they have by now, and are served before anything watches them.
+    const std::uint64_t id = connection.id;
+    read_request(connection);
+    if (connections_.empty() || connections_.back().id != id || connection.io)
+        return;
+    const bool has_all = connection.state == Connection::State::waiting;
+    watch(connection, has_all ? std::uint32_t{} : EPOLLIN);
+}
+
+/// Has serve() called on these events and on a hang-up. False: the connection is dropped.
+bool HookServer::watch(Connection& connection, std::uint32_t events) {
+    if (connection.io && connection.io->set_events(events))
+        return true;
     auto io = loop_.on_io(
-        "hook connection", connection.socket.get(), EPOLLIN,
+        "hook connection", connection.socket.get(), events,
         [this, &connection](std::uint32_t) { serve(connection); }, loop::Priority::important);
     if (!io) {
         log(Level::error, "hook socket: {}", io.error().what);
-        return drop(connection);
+        drop(connection);
+        return false;
     }
     connection.io = *std::move(io);
-    if (connections_.size() == 1)
-        arm_timer();
+    return true;
 }
 
 void HookServer::serve(Connection& connection) {
@@ -144,7 +164,7 @@ void HookServer::read_request(Connection& connection) {
         }
         if (!*request)
             continue;
-        if (!connection.io->set_events(0))
+        if (connection.io && !connection.io->set_events(0))
             return drop(connection);
         connection.state = Connection::State::waiting;
         return handler_(std::move(**request), [this, id = connection.id](std::string bytes) {
@@ -169,8 +189,8 @@ void HookServer::write_reply(Connection& connection) {
                                      connection.unsent.size(), MSG_NOSIGNAL);
         if (count < 0 && errno == EINTR)
             continue;
-        if (count < 0 && errno == EAGAIN && connection.io->set_events(EPOLLOUT))
-            return arm_timer();
+        if (count < 0 && errno == EAGAIN)
+            return watch(connection, EPOLLOUT) ? arm_timer() : void();
         if (count < 0)
             break; // the asker is gone; what it asked for is answered all the same
         connection.unsent.erase(0, static_cast<std::size_t>(count));

@@ -45,8 +45,9 @@ class HookServer {
     struct Connection;
 
     HookServer(loop::Loop& loop, Handler handler);
-    void accept_all();
+    void accept_up_to(std::size_t most);
     void add(UniqueFd socket);
+    bool watch(Connection& connection, std::uint32_t events);
     void serve(Connection& connection);
     void read_request(Connection& connection);
     void reply(std::uint64_t id, std::string bytes);
