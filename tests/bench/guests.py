@@ -27,6 +27,7 @@ from on_bus import MANAGER, NAME, ROOT, BusTest, Raw
 
 QEMUS = int(os.environ.get("VIRTGUARD_QEMUS", "50"))
 IDLE_SECONDS = 60
+ROUNDS = 5
 STATUS = 6
 QEMU_URI = "qemu:///system"
 GOALS = {1000: "<= 16"}  # MiB of private dirty memory, by guests
@@ -102,20 +103,19 @@ class Guests(BusTest):
         return time.monotonic() - began
 
     def measure_times(self, kind, count):
-        rounds = 5
         ours, plain = [], []
-        for _ in range(rounds):
+        for _ in range(ROUNDS):
             ours.append(self.start_up_seconds(count))
             plain.append(plain_seconds(self.libvirt_uri)[0])
-        how = f"start-up, {kind}: median of {rounds} in turn"
+        how = f"start-up, {kind}: median of {ROUNDS} in turn"
         figure(f"{count} guests", 1000 * statistics.median(ours), "ms", how)
         figure(f"{count} guests / plain calls", ratio_of(ours, plain), "x", how)
         self.wait_for(lambda: self.property("State") == "ready", "virtguardd is on the bus")
         ours, plain = [], []
-        for _ in range(rounds):
+        for _ in range(ROUNDS):
             ours.append(self.resync_seconds())
             plain.append(plain_seconds(self.libvirt_uri)[1])
-        how = f"Resync, {kind}: median of {rounds} in turn"
+        how = f"Resync, {kind}: median of {ROUNDS} in turn"
         figure(f"{count} guests", 1000 * statistics.median(ours), "ms", how)
         figure(f"{count} guests / plain calls", ratio_of(ours, plain), "x", how, "<= 1.2")
 
@@ -156,6 +156,10 @@ class Guests(BusTest):
                     self.measure_times("libvirt's test driver", count)
                 else:
                     self.start_up_seconds(count)
+                if count == 0:
+                    self.wait_for(lambda: self.property("State") == "ready", "virtguardd is on the bus")
+                    figure("no guests", 1000 * statistics.median(self.resync_seconds() for _ in range(ROUNDS)), "ms",
+                           f"Resync, libvirt's test driver: median of {ROUNDS} in turn")
                 self.measure_memory(count)
 
     def test_guests_of_qemu(self):

@@ -10,7 +10,6 @@ than starts differ by, so it is also timed alone: the three times that libvirtd 
 as libvirtd gives it.
 """
 import os
-import pathlib
 import statistics
 import subprocess
 import sys
