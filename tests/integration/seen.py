@@ -46,7 +46,7 @@ def in_files(*folders):
 
 def in_memory(pid):
     """What a process has in memory that it can write to."""
-    found = b""
+    found = []
     with open(f"/proc/{pid}/maps", encoding="utf-8") as maps, open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
         for line in maps:
             places, mode = line.split()[:2]
@@ -55,7 +55,7 @@ def in_memory(pid):
             begin, end = (int(place, 16) for place in places.split("-"))
             memory.seek(begin)
             try:
-                found += memory.read(end - begin)
+                found.append(memory.read(end - begin))
             except OSError:  # the kernel's
                 pass
-    return found
+    return b"".join(found)
