@@ -16,6 +16,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lab"))
 import namespace
+import installed
 from chroot import Chroot
 
 HOOKS = "/etc/libvirt/hooks/qemu.d"
@@ -149,6 +150,12 @@ class Lifecycle(unittest.TestCase):
         self.chroot.run("virsh", "start", "small")
         self.chroot.run("virsh", "destroy", "small")
 
+    def test_all_that_is_in_the_package_is_listed_with_its_mode_and_is_for_root_to_change(self):
+        subprocess.run(["dpkg-deb", "-x", built(), self.folder + "/files"], check=True)
+        files, wrong = installed.found(self.folder + "/files")
+        self.assertEqual(wrong, [])
+        self.assertEqual(files, installed.expected(by_package=True))
+
     def test_what_is_in_place_after_an_install(self):
         said = self.chroot.install(built())
         self.assertNotIn("virtguard: ", said.replace("refused", ""))
@@ -162,8 +169,10 @@ class Lifecycle(unittest.TestCase):
         for page in ("man1/virtguardctl.1", "man5/org.virtguard1.5", "man5/virtguard.toml.5", "man8/virtguard-hook.8",
                      "man8/virtguardd.8"):
             self.assertTrue(self.chroot.path(f"/usr/share/man/{page}.gz").exists(), page)
-        for owned in ("/run/virtguard", "/var/lib/virtguard"):
-            self.assertIn("virtguard:virtguard 755", self.chroot.run("stat", "-c", "%U:%G %a", owned))
+        for path, owner in (("/run/virtguard", "virtguard:virtguard 755"), ("/var/lib/virtguard", "virtguard:virtguard 755"),
+                            ("/var/lib/virtguard/hook.conf", "virtguard:virtguard 644"), (HOOKS, "root:root 755"),
+                            (HOOK, "root:root 777"), ("/etc/virtguard/conf.d", "root:root 755")):
+            self.assertEqual(self.chroot.run("stat", "-c", "%U:%G %a", path), f"{owner}\n", path)
 
     def test_no_start_fails_while_it_is_upgraded_and_removed(self):
         self.chroot.install(built())
