@@ -2,7 +2,6 @@
 #include "ctl/policy_commands.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -10,9 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include <unistd.h>
-
-#include "base/file.hpp"
 #include "base/ratio.hpp"
 #include "base/text.hpp"
 #include "ctl/ask.hpp"
@@ -28,11 +24,18 @@ namespace virtguard::ctl {
 
 namespace {
 
-policy::Loaded load(const std::string& path) {
+/// A folder without any policy was most likely not meant.
+policy::PolicyFiles read_files(const std::string& path) {
     std::error_code error;
-    return std::filesystem::is_directory(path, error)
-               ? policy::load_directory(path, domxml::check_question)
-               : policy::load_file(path, domxml::check_question);
+    if (!std::filesystem::is_directory(path, error))
+        return policy::read_one_file(path);
+    policy::PolicyFiles files = policy::read_directory(path);
+    if (!files.is_there)
+        files.unreadable.push_back(
+            fmt::format("{}: has neither virtguard.toml nor conf.d: expected a folder with one of "
+                        "them, or a file",
+                        printable(path)));
+    return files;
 }
 
 void show_errors(const std::vector<std::string>& errors) {
@@ -41,8 +44,8 @@ void show_errors(const std::vector<std::string>& errors) {
 }
 
 /// All that is wrong with the files, or impossible on this host. Error: the host cannot be read.
-Result<std::vector<std::string>> errors_of(const std::string& path) {
-    const auto loaded = load(path);
+Result<std::vector<std::string>> errors_of(policy::PolicyFiles files) {
+    const auto loaded = policy::load(std::move(files), domxml::check_question);
     if (!loaded)
         return loaded.error();
     const auto topology = host::live_topology("/");
@@ -114,11 +117,15 @@ std::vector<Change> changes(const std::vector<core::Setting>& in_force,
 } // namespace
 
 int check_policy_files(const PolicyOptions& options) {
-    if (::access(options.path.c_str(), R_OK) != 0)
-        return failure(kernel_failure(options.path, errno).error());
-    const auto errors = errors_of(options.path);
+    policy::PolicyFiles files = read_files(options.path);
+    const bool is_read = files.unreadable.empty();
+    const auto errors = errors_of(std::move(files));
     if (!errors)
         return failure(errors.error());
+    if (!is_read) {
+        show_errors(*errors);
+        return exit_bad_input;
+    }
     if (options.json)
         print(json::policy_check_document(*errors) + "\n");
     else if (errors->empty())
@@ -158,7 +165,7 @@ int compare_policies(const PolicyOptions& options) {
     const auto policy = ask_policy(options);
     if (!policy)
         return failure(policy.error());
-    const auto loaded = load(options.path);
+    const auto loaded = policy::load(read_files(options.path), domxml::check_question);
     if (!loaded) {
         show_errors(loaded.error());
         return exit_bad_input;

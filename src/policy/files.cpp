@@ -54,46 +54,61 @@ Result<std::vector<fs::path>> list_policies(const fs::path& directory) {
 
 } // namespace
 
-Loaded load_directory(const fs::path& directory, const core::QuestionCheck& check) {
+PolicyFiles read_directory(const fs::path& directory) {
     std::error_code error;
     if (!fs::is_directory(directory, error))
-        return std::unexpected(std::vector{
-            unreadable(directory, error ? error : std::make_error_code(std::errc::not_a_directory))
-                .error()
-                .what});
+        return {.unreadable = {
+                    unreadable(directory,
+                               error ? error : std::make_error_code(std::errc::not_a_directory))
+                        .error()
+                        .what}};
 
-    std::vector<PolicyText> texts;
-    std::vector<std::string> problems;
+    PolicyFiles found{.is_there = false};
     const auto read = [&](const fs::path& path) {
         auto text = text_of(path, read_file(path, max_file_bytes));
         if (text)
-            texts.push_back(std::move(*text));
+            found.texts.push_back(std::move(*text));
         else
-            problems.push_back(std::move(text.error().what));
+            found.unreadable.push_back(std::move(text.error().what));
     };
-    if (const fs::path main = directory / "virtguard.toml"; !is_absent(main))
+    if (const fs::path main = directory / "virtguard.toml"; !is_absent(main)) {
+        found.is_there = true;
         read(main);
+    }
     if (const fs::path more = directory / "conf.d"; !is_absent(more)) {
+        found.is_there = true;
         const auto files = list_policies(more);
         if (files)
             std::ranges::for_each(*files, read);
         else
-            problems.push_back(files.error().what);
+            found.unreadable.push_back(files.error().what);
     }
+    return found;
+}
 
-    Loaded loaded = load(texts, check);
-    if (problems.empty())
+PolicyFiles read_one_file(const fs::path& file) {
+    auto text = text_of(file, read_stream(file, max_file_bytes));
+    if (!text)
+        return {.unreadable = {text.error().what}};
+    return {.texts = {*std::move(text)}};
+}
+
+Loaded load(PolicyFiles files, const core::QuestionCheck& check) {
+    Loaded loaded = load(std::span<const PolicyText>(files.texts), check);
+    if (files.unreadable.empty())
         return loaded;
+    std::vector<std::string> problems = std::move(files.unreadable);
     if (!loaded)
         problems.insert(problems.end(), loaded.error().begin(), loaded.error().end());
     return std::unexpected(std::move(problems));
 }
 
+Loaded load_directory(const fs::path& directory, const core::QuestionCheck& check) {
+    return load(read_directory(directory), check);
+}
+
 Loaded load_file(const fs::path& file, const core::QuestionCheck& check) {
-    auto text = text_of(file, read_stream(file, max_file_bytes));
-    if (!text)
-        return std::unexpected(std::vector{text.error().what});
-    return load(std::span(&*text, 1), check);
+    return load(read_one_file(file), check);
 }
 
 } // namespace virtguard::policy

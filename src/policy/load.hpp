@@ -23,6 +23,17 @@ struct PolicyText {
     std::string text;
 };
 
+/// Files before anybody has understood them.
+struct PolicyFiles {
+    std::vector<PolicyText> texts{};
+    std::vector<std::string> unreadable{}; ///< what could not be read, and why, a line each
+    bool is_there = true; ///< a file or conf.d; else a directory has nothing of a policy
+};
+
+/// What load_directory() and load_file() load.
+[[nodiscard]] PolicyFiles read_directory(const std::filesystem::path& directory);
+[[nodiscard]] PolicyFiles read_one_file(const std::filesystem::path& file);
+
 /// The policy, or everything that is wrong with it, a line each, in the order of the files:
 /// "FILE:LINE:COL: key: what is wrong: expected ...".
 using Loaded = std::expected<core::Policy, std::vector<std::string>>;
@@ -30,6 +41,9 @@ using Loaded = std::expected<core::Policy, std::vector<std::string>>;
 /// The defaults, changed by each text in turn: tables merge, values replace. To the policy its
 /// questions are text; `check` says what is wrong with them.
 [[nodiscard]] Loaded load(std::span<const PolicyText> texts, const core::QuestionCheck& check = {});
+
+/// The same of what was read; what was not is an error of it.
+[[nodiscard]] Loaded load(PolicyFiles files, const core::QuestionCheck& check = {});
 
 /// DIRECTORY/virtguard.toml, then DIRECTORY/conf.d/*.toml in the order of their names' bytes, but
 /// for hidden files and what dpkg and editors leave behind. The directory must be there; in it,

@@ -5,6 +5,7 @@
     policy_commands.py VIRTGUARDD VIRTGUARDCTL
 """
 import json
+import os
 import signal
 
 import alone
@@ -94,6 +95,32 @@ class Policy(alone.DaemonTest):
         done = self.ctl("policy", "check", self.folder / "absent")
         self.assertEqual((done.returncode, done.stderr), (
             2, f"virtguardctl: {self.folder}/absent: No such file or directory\n"))
+
+    def test_a_fifo_and_a_device_below_the_folder_were_a_bad_policy_and_a_folder_without_any_a_good_one(self):
+        def check(path, *more):
+            done = self.ctl("policy", "check", *more, path)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            return done.stderr.replace(f"virtguardctl: {self.folder}/", "").splitlines()
+
+        folder = self.folder / "more"
+        (folder / "conf.d").mkdir(parents=True)
+        fifo = folder / "conf.d/10.toml"
+        os.mkfifo(fifo)
+        (folder / "conf.d/20.toml").symlink_to("absent")
+        (folder / "virtguard.toml").write_text("mode = 7\n")
+        lines = check(folder)
+        self.assertEqual(lines[:2], ["more/conf.d/10.toml: not a regular file",
+                                     "more/conf.d/20.toml: No such file or directory"])
+        self.assertTrue(lines[2].startswith("more/virtguard.toml:1:8: mode: "), lines)
+        self.assertEqual(check(folder, "--json"), lines)
+        self.assertEqual(check("/dev/zero"), ["virtguardctl: /dev/zero: longer than 1 MiB"])
+        empty = self.folder / "empty"
+        empty.mkdir()
+        self.assertEqual(check(empty), [
+            "empty: has neither virtguard.toml nor conf.d: expected a folder with one of them, or a file"])
+        self.assertEqual(self.diff(empty).returncode, 3)  # nobody to ask
+        (empty / "conf.d").mkdir()
+        self.assertEqual(self.ctl("policy", "check", empty).returncode, 0)
 
     def test_check_asks_nobody(self):
         done = self.ctl("policy", "check", self.policy.parent)
