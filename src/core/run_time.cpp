@@ -153,6 +153,17 @@ std::size_t size_of_texts(const Domain& domain) {
     return size;
 }
 
+/// What may have a ratio, or once had.
+Result<Resource> read_ratios_resource(std::string_view name) {
+    auto resource = Resource::parse(name);
+    if (resource && resource->kind == Resource::Kind::hugepages &&
+        !is_page_size(resource->page_size))
+        return fail(Errc::invalid,
+                    "{}: no page has that size: expected a power of two from {} to {}",
+                    resource->name(), format_iec(min_page_size), format_iec(max_page_size));
+    return resource;
+}
+
 Result<> check_lifetime(const Expiry& expiry) {
     const auto* lifetime = std::get_if<std::chrono::microseconds>(&expiry);
     constexpr std::chrono::days longest{366};
@@ -235,7 +246,7 @@ Policy in_force(Policy files, const RunTime& run_time) {
 }
 
 Result<Order> read_set_overcommit(std::string_view resource, std::string_view ratio) {
-    const auto known = Resource::parse(resource);
+    const auto known = read_ratios_resource(resource);
     if (!known)
         return std::unexpected(known.error());
     const auto read = Ratio::parse(ratio);
@@ -249,7 +260,7 @@ Result<Order> read_set_overcommit(std::string_view resource, std::string_view ra
 Result<Order> read_reset_overcommit(std::string_view resource) {
     if (resource.empty())
         return ResetOvercommit{};
-    const auto known = Resource::parse(resource);
+    const auto known = read_ratios_resource(resource);
     if (!known)
         return std::unexpected(known.error());
     return ResetOvercommit{*known};

@@ -80,6 +80,11 @@ std::vector<std::string> CurrentPolicy::problems() const {
         problems.push_back("run time: mode enforce waits for a policy without errors");
     if (!run_time_.problem().empty())
         problems.push_back("run time: " + run_time_.problem());
+    for (const auto& [resource, set] : run_time_.values().overcommit)
+        if (!of_files_.find_resource(resource.name()))
+            problems.push_back(fmt::format(
+                "run time: {} has no effect, as the policy does not declare {}",
+                core::order_text(core::SetOvercommit{resource, set.ratio}), resource.name()));
     if (capacities_)
         for (std::string& problem : capacities_->problems(of_files_))
             problems.push_back(std::move(problem));

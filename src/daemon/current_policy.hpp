@@ -60,8 +60,8 @@ class CurrentPolicy {
 
     /// The operator's files have errors, and are not in force.
     [[nodiscard]] bool has_errors() const { return !errors_.empty(); }
-    /// Those, why what is set at run time may be lost, and which capacities could not be read; each
-    /// with its subject.
+    /// Those, why what is set at run time may be lost or has no effect, and which capacities could
+    /// not be read; each with its subject.
     [[nodiscard]] std::vector<std::string> problems() const;
 
     /// Runs when a policy is in force, or with what is wrong with it, or (unavailable) at once

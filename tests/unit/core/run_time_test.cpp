@@ -65,6 +65,10 @@ TEST_CASE("an order that is impossible says what was expected") {
           "hugepages-2Mi: hugepages take no ratio");
     // As in a file, where 1 is no error and no setting.
     CHECK(carried_out({}, order(read_set_overcommit("hugepages-2Mi", "1.0")), root) == RunTime{});
+    const std::string no_page =
+        "hugepages-3Mi: no page has that size: expected a power of two from 4Ki to 16Gi";
+    CHECK(error(read_set_overcommit("hugepages-3Mi", "1")) == no_page);
+    CHECK(error(read_reset_overcommit("hugepages-3Mi")) == no_page);
     CHECK(error(read_reset_overcommit("/x")) == Resource::parse("/x").error().what);
 }
 

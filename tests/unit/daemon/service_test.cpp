@@ -685,8 +685,12 @@ TEST_CASE("a ratio is set of declared resources only, and reset of those that we
     bench.folder.write("etc/virtguard.toml", bare);
     bench.start();
     CHECK(bench.set_ratio("licences", "3").verdict == wire::Verdict::error);
+    const std::vector<std::string> no_effect{"run time: overcommit.licences = 2 has no effect, as "
+                                             "the policy does not declare licences"};
+    CHECK(bench.status().problems == no_effect); // was said nowhere
     const core::Order reset = core::read_reset_overcommit("licences").value();
     CHECK(bench.give(reset).verdict == wire::Verdict::done);
+    CHECK(bench.status().problems.empty());
     CHECK(bench.give(reset).body == "\"licences\" is not a resource; did you mean \"cpu\"?");
 }
 
