@@ -33,7 +33,7 @@ TEST_CASE("a setting of pages is read as the command line has it") {
     const auto [text, setting] = GENERATE(table<std::string, Setting>({
         {"0:2Mi=512", {0, 2 * mib, 512}},
         {"8:1GiB=0", {8, gib, 0}},
-        {"252:2097152=1k", {252, 2 * mib, 1000}},
+        {"252:2097152=1000", {252, 2 * mib, 1000}},
     }));
     CAPTURE(text);
     const auto parsed = core::parse_page_setting(text);
