@@ -9,6 +9,7 @@ starts from its  Ours is virtguardctl simulate, with as many starts of one file 
 enough, less what it takes with none of them: reading the file, its XML, the decision, the claim and the line it prints.
 Both are times of the processor, the least of several rounds. Both must give the expected answer.
 """
+import os
 import resource
 import subprocess
 import sys
@@ -110,7 +111,7 @@ class Simulator:
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        simulator = Simulator(sys.argv[1], folder)
+        simulator = Simulator(os.path.abspath(sys.argv[1]), folder)
         for name, case in CASES.items():
             ours, theirs = simulator.seconds(*case), nova_seconds(*case)
             how = f"{name}; processor time, the least of {ROUNDS} rounds"
