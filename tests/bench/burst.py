@@ -80,6 +80,7 @@ class Burst(DaemonTest):
             for body in bodies:
                 self.request(RELEASE, body).close()
             self.wait_for(lambda: self.held("pending") == 0, "all are released")
+            time.sleep(answers[-1][0] / 1000)  # the kernel stops real-time processes that leave no time to others
         how = f"{len(times)} starts with {kilobytes} KB of XML, {count} at once; none answered wrongly"
         figure(f"{count} at once: answers", len(times) / seconds, "1/s", how)
         for name, part in (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)):
