@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What virtguard-hook costs a start: the wall time from fork to the hook's end, against a static
-// program that only reads stdin, against the same hook in Python, and against one in shell that calls
-// busctl. All are started in turn from a process of 60 MiB, as libvirtd is, so that what disturbs the
-// machine disturbs all; figures are medians.
+// program that only reads stdin, against the same hook in Python, and against one in shell that
+// calls busctl. All are started in turn from a process of 60 MiB, as libvirtd is, so that what
+// disturbs the machine disturbs all; figures are medians.
 //
 //     hook-bench [--runs N] [--script-runs N] HOOK NOOP PYTHON_HOOK SHELL_HOOK VIRTGUARDD
 //
