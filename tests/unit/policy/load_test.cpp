@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -64,7 +65,7 @@ using Change = void (*)(Policy&);
 } // namespace
 
 TEST_CASE("no file and an empty file are the defaults") {
-    CHECK(load({}) == Policy{});
+    CHECK(load(std::span<const PolicyText>{}) == Policy{});
     CHECK(values_of("") == Policy{});
     CHECK(values_of("# nothing\n[memory]\n[memory.overhead]\n[reserve.node.0]\n") == Policy{});
 }
