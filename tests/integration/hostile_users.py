@@ -97,9 +97,9 @@ class HostileUsers(BusTest):
         return json.loads(process.stdout.readline())
 
     def ours(self):
-        """All that virtguardd made, its folders included."""
+        """All that virtguardd made, its folders included, but for what it is writing, which gets another name at any moment."""
         return [path for folder in (self.run_folder, self.folder / "state", self.metrics)
-                for path in (folder, *sorted(folder.rglob("*")))]
+                for path in (folder, *sorted(folder.rglob("*"))) if not (path.name.startswith(".") and path.suffix == ".new")]
 
     # ------------------------------------------------------------ files
 
